@@ -27,7 +27,9 @@ use futures::{FutureExt, StreamExt};
 use crate::call::{Call, call as answered};
 use crate::codec::{LeaseCodec, LeaseResults, PoisonPiece};
 use crate::driver;
-use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
+use crate::engine::{
+    BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, StreamReport, WorkerId,
+};
 use crate::error::ClusterError;
 use crate::job_spec::JobSpec;
 use crate::lease::{Lease, LeaseSummary};
@@ -285,6 +287,11 @@ impl LeaseEngine for JobLeases {
     async fn workers(&self) -> Result<Vec<WorkerId>, EngineError> {
         self.inner.workers().await
     }
+
+    fn report(&self, mut report: StreamReport) {
+        report.job = Some(self.job);
+        self.inner.report(report);
+    }
 }
 
 /// Codec of the leases of a job: encodes them, and decodes their rows.
@@ -323,7 +330,9 @@ impl LeaseCodec for JobCodec {
         let names = segments.iter().map(|segment| segment.name.clone());
         let lease = WorkerRequest::Segments(Lease::new(self.hash, names.collect()));
         // An empty payload is no request, so workers refuse it.
-        let encoded = lease.encode().inspect_err(|error| log::error!("{error}"));
+        let encoded = lease
+            .encode()
+            .inspect_err(|error| tracing::error!("{error}"));
         encoded.map_or_else(|_| Bytes::new(), Bytes::from)
     }
 

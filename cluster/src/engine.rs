@@ -107,6 +107,33 @@ pub enum EngineError {
     },
 }
 
+/// State of a client's stream of leases, for the status of the cluster.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StreamReport {
+    /// Number of the stream in its process.
+    pub stream: u64,
+    /// The job that the stream belongs to; `None` if unknown.
+    pub job: Option<BlobHash>,
+    /// Rows that workers have computed so far.
+    pub rows: u64,
+    /// Rows for each second since the last report.
+    pub rows_per_second: f64,
+    /// Share of the time since the last report for which the client waited for workers, from 0 to 1.
+    pub wait_share: f64,
+    /// Leases without results.
+    pub leases: u64,
+    /// Attempts to compute leases that run.
+    pub attempts: u64,
+    /// Bytes that are reserved for leases or held in results.
+    pub buffer_bytes: u64,
+    /// Bound of these bytes.
+    pub buffer_limit: u64,
+    /// Workers to which no leases go, each with the reason.
+    pub set_aside: Vec<(WorkerId, String)>,
+    /// `true` if this is the stream's last report.
+    pub has_ended: bool,
+}
+
 /// A system that runs leases on workers: Ballista, Ray, or threads of this process in tests.
 #[async_trait]
 pub trait LeaseEngine: fmt::Debug + Send + Sync + 'static {
@@ -118,4 +145,7 @@ pub trait LeaseEngine: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the names of the workers that run leases now.
     async fn workers(&self) -> Result<Vec<WorkerId>, EngineError>;
+
+    /// Notes the state of a stream, which the engine may pass on. Does not wait.
+    fn report(&self, _: StreamReport) {}
 }

@@ -18,6 +18,22 @@ pub trait LeaseHandler: Send + Sync + fmt::Debug + 'static {
         payload: Bytes,
         blobs: Arc<dyn BlobSource>,
     ) -> BoxFuture<'static, Result<HandlerOutput, HandlerError>>;
+
+    /// Returns what the handler has counted.
+    fn counts(&self) -> HandlerCounts {
+        HandlerCounts::default()
+    }
+}
+
+/// Counts of a handler.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HandlerCounts {
+    /// Jobs that are open.
+    pub open_jobs: u64,
+    /// Leases that found their job open.
+    pub job_hits: u64,
+    /// Leases that had to open their job.
+    pub job_misses: u64,
 }
 
 /// The result of a lease on its worker.

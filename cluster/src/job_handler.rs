@@ -12,7 +12,9 @@ use futures::future::BoxFuture;
 use crate::compute::compute;
 use crate::engine::BlobHash;
 use crate::failure::SegmentFailure;
-use crate::handler::{BlobError, BlobSource, HandlerError, HandlerOutput, LeaseHandler};
+use crate::handler::{
+    BlobError, BlobSource, HandlerCounts, HandlerError, HandlerOutput, LeaseHandler,
+};
 use crate::jobs::{JobError, JobSettings, Jobs};
 use crate::lease::LeaseSummary;
 use crate::request::WorkerRequest;
@@ -135,5 +137,9 @@ impl LeaseHandler for JobHandler {
     ) -> BoxFuture<'static, Result<HandlerOutput, HandlerError>> {
         let handler = self.clone();
         async move { handler.computed(&payload, &*blobs).await }.boxed()
+    }
+
+    fn counts(&self) -> HandlerCounts {
+        self.jobs.counts()
     }
 }

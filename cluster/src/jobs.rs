@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::datasource::provider_as_source;
@@ -12,6 +13,7 @@ use forebay_runtime::source::SourceTable;
 use tokio::sync::OnceCell;
 
 use crate::engine::BlobHash;
+use crate::handler::HandlerCounts;
 use crate::job_spec::{JobSpec, MAX_JOB_BYTES};
 use crate::sources::Sources;
 
@@ -40,6 +42,8 @@ pub struct Jobs {
     sources: Arc<Sources>,
     /// The jobs, least recently used first.
     recent: Mutex<VecDeque<(BlobHash, OnceOpen)>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 /// The reason why a worker cannot open a job.
@@ -57,7 +61,18 @@ impl Jobs {
         Self {
             settings,
             sources,
-            recent: Mutex::default(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the number of open jobs, and how many leases found theirs open.
+    pub(crate) fn counts(&self) -> HandlerCounts {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let open_jobs = recent.iter().filter(|(_, cell)| cell.initialized());
+        HandlerCounts {
+            open_jobs: open_jobs.count() as u64,
+            job_hits: self.hits.load(Ordering::Relaxed),
+            job_misses: self.misses.load(Ordering::Relaxed),
         }
     }
 
@@ -69,6 +84,12 @@ impl Jobs {
         read: impl AsyncFnOnce() -> Result<bytes::Bytes, E>,
     ) -> Result<Arc<OpenJob>, E> {
         let cell = self.cell(hash);
+        let count = if cell.initialized() {
+            &self.hits
+        } else {
+            &self.misses
+        };
+        count.fetch_add(1, Ordering::Relaxed);
         let opened = async || {
             let spec = read().await?;
             Ok(Arc::new(self.open(&spec).await?))

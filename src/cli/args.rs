@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Start a scheduler and workers on this machine
     #[cfg(feature = "cluster")]
     Cluster(super::cluster_args::ClusterArgs),
+    /// Show the clients, jobs and workers of a cluster
+    #[cfg(feature = "cluster")]
+    Status(super::cluster_args::StatusArgs),
     /// Run SQL statements: in a shell with history and completion, or from a file or pipe
     Sql(SqlArgs),
 }
@@ -99,6 +102,9 @@ pub(crate) struct Machines {
     #[cfg(feature = "cluster")]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) cluster: Option<String>,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub(crate) security: super::cluster_args::SecurityArgs,
 }
 
 /// Settings of a run. With relax = 'none', the stream depends on no setting but the seed and the

@@ -1,41 +1,56 @@
 //! `forebay scheduler`, `forebay worker` and `forebay cluster`: the processes of a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
 use forebay_cluster::ballista::{
-    BallistaEngine, EngineOptions, Scheduler, SchedulerOptions, Security, Worker, WorkerOptions,
+    BallistaEngine, EngineOptions, Scheduler, SchedulerOptions, Security, TlsSettings, Worker,
+    WorkerOptions,
 };
 use forebay_cluster::job_handler::JobHandler;
 use forebay_cluster::jobs::JobSettings;
 use forebay_cluster::{Cluster, WindowSettings};
 use tokio::process::{Child, Command};
 
-use super::cluster_args::{ClusterArgs, SchedulerArgs, SecurityArgs, WorkerArgs};
-use super::console;
+use super::cluster_args::{
+    ClusterArgs, LogFormat, SchedulerArgs, SecurityArgs, TlsArgs, WorkerArgs,
+};
 use super::failure::CommandFailure;
+use super::log_records::announce;
 
 /// Environment variable with the secret that the processes of a cluster share.
 const TOKEN: &str = "FOREBAY_CLUSTER_TOKEN";
 
+/// Environment variables with the values of `--tls-cert`, `--tls-key` and `--tls-ca`.
+const TLS_CERT: &str = "FOREBAY_TLS_CERT";
+const TLS_KEY: &str = "FOREBAY_TLS_KEY";
+const TLS_CA: &str = "FOREBAY_TLS_CA";
+
 /// Returns the cluster whose scheduler listens on `address`.
-pub(crate) fn connect(address: &str) -> Result<Cluster, CommandFailure> {
-    let mut options = EngineOptions::new(address);
-    options.security.token = token();
-    let engine = BallistaEngine::new(&options).map_err(|error| usage(&error))?;
+pub(crate) fn connect(address: &str, args: &SecurityArgs) -> Result<Cluster, CommandFailure> {
+    let engine = engine(address, args)?;
     Ok(Cluster::new(Arc::new(engine), WindowSettings::default()))
+}
+
+/// Returns a client of the scheduler on `address`.
+pub(crate) fn engine(address: &str, args: &SecurityArgs) -> Result<BallistaEngine, CommandFailure> {
+    let mut options = EngineOptions::new(address);
+    options.security = security(&args.tls, args.insecure)?;
+    BallistaEngine::new(&options).map_err(|error| usage(&error))
 }
 
 /// Runs a scheduler until a signal arrives.
 pub(crate) async fn scheduler(args: SchedulerArgs) -> Result<(), CommandFailure> {
     let mut options = SchedulerOptions::new(args.listen);
     options.advertise = args.advertise;
-    options.security = security(&args.security);
+    options.security = security(&args.security.tls, args.security.insecure)?;
     let scheduler = Scheduler::start(options)
         .await
         .map_err(|error| usage(&error))?;
-    console::message(&format!("scheduler listens on {}", scheduler.address()));
+    let message = format!("scheduler listens on {}", scheduler.address());
+    announce(args.log, &message);
     std::future::pending().await
 }
 
@@ -45,7 +60,8 @@ pub(crate) async fn worker(args: WorkerArgs) -> Result<(), CommandFailure> {
     let mut options = WorkerOptions::new(args.scheduler.clone(), slots);
     options.listen = args.listen;
     options.advertise = args.advertise;
-    options.security = security(&args.security);
+    options.http_listen = args.http;
+    options.security = security(&args.security.tls, args.security.insecure)?;
     let handler = JobHandler::new(JobSettings {
         threads: args.threads.map(std::num::NonZeroUsize::get),
         memory_limit: args.memory_limit,
@@ -53,11 +69,15 @@ pub(crate) async fn worker(args: WorkerArgs) -> Result<(), CommandFailure> {
     });
     let worker = Worker::start(options, Arc::new(handler)).await;
     let worker = worker.map_err(|error| usage(&error))?;
-    console::message(&format!(
+    if let Some(address) = worker.http_address() {
+        announce(args.log, &format!("worker serves /metrics on {address}"));
+    }
+    let message = format!(
         "worker of {} with {slots} slots listens on {}",
         args.scheduler,
         worker.address()
-    ));
+    );
+    announce(args.log, &message);
     std::future::pending().await
 }
 
@@ -66,7 +86,7 @@ pub(crate) async fn worker(args: WorkerArgs) -> Result<(), CommandFailure> {
 pub(crate) async fn cluster(args: ClusterArgs) -> Result<(), CommandFailure> {
     let mut options =
         SchedulerOptions::new(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), args.port));
-    options.security.token = token();
+    options.security = security(&args.tls, false)?;
     let scheduler = Scheduler::start(options)
         .await
         .map_err(|error| usage(&error))?;
@@ -81,28 +101,51 @@ pub(crate) async fn cluster(args: ClusterArgs) -> Result<(), CommandFailure> {
         if let Some(limit) = args.memory_limit {
             command.args(["--memory-limit", &limit.to_string()]);
         }
+        // They inherit the variables.
+        let TlsArgs {
+            tls_cert,
+            tls_key,
+            tls_ca,
+        } = &args.tls;
+        for (variable, file) in [(TLS_CERT, tls_cert), (TLS_KEY, tls_key), (TLS_CA, tls_ca)] {
+            command.envs(file.as_ref().map(|file| (variable, file)));
+        }
+        if args.log.log_format == LogFormat::Json {
+            command.args(["--log-format", "json"]);
+        }
         let child = command.stdin(Stdio::null()).kill_on_drop(true).spawn()?;
         workers.push(child);
     }
-    console::message(&format!(
+    let message = format!(
         "{} workers; run pipelines with --cluster {address}",
         workers.len()
-    ));
+    );
+    announce(args.log, &message);
     let ends = workers.iter_mut().map(|worker| Box::pin(worker.wait()));
     let (ended, ..) = futures::future::select_all(ends).await;
     let message = format!("a worker ended ({}), so the cluster ends", ended?);
     Err(CommandFailure::Run(message))
 }
 
-fn security(args: &SecurityArgs) -> Security {
-    Security {
-        token: token(),
-        insecure: args.insecure,
-    }
-}
-
-fn token() -> Option<String> {
-    std::env::var(TOKEN).ok().filter(|token| !token.is_empty())
+/// Returns the access that arguments and environment variables give. An argument goes before its
+/// variable.
+fn security(args: &TlsArgs, insecure: bool) -> Result<Security, CommandFailure> {
+    let file = |argument: &Option<PathBuf>, variable| {
+        let of_variable = || std::env::var_os(variable).filter(|value| !value.is_empty());
+        argument
+            .clone()
+            .or_else(|| of_variable().map(PathBuf::from))
+    };
+    let tls = TlsSettings::load(
+        file(&args.tls_cert, TLS_CERT).as_deref(),
+        file(&args.tls_key, TLS_KEY).as_deref(),
+        file(&args.tls_ca, TLS_CA).as_deref(),
+    );
+    Ok(Security {
+        token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
+        tls: tls.map_err(|error| usage(&error))?,
+        insecure,
+    })
 }
 
 fn usage(error: &dyn std::fmt::Display) -> CommandFailure {

@@ -1,31 +1,74 @@
-//! Arguments of the commands that start the processes of a cluster.
+//! Arguments of the commands that start the processes of a cluster or show its status.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 
 use super::units::parse_bytes;
 
-/// Access to a process of a cluster.
-#[derive(Debug, ClapArgs)]
+/// Address of the scheduler, unless an argument says otherwise.
+const SCHEDULER: &str = "127.0.0.1:7100";
+
+/// Files of the certificates of a process.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct TlsArgs {
+    /// Certificate of this process and its chain, in PEM, for the encrypted connections of a
+    /// cluster. Also FOREBAY_TLS_CERT
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key of --tls-cert, in PEM. Also FOREBAY_TLS_KEY
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Certificates of the authorities that sign the certificates of a cluster, in PEM. Schedulers
+    /// and workers then accept only processes with a certificate. Also FOREBAY_TLS_CA
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+}
+
+/// Access to a cluster. The variable FOREBAY_CLUSTER_TOKEN holds the secret of the cluster, if it
+/// has one.
+#[derive(Debug, Default, ClapArgs)]
 pub(crate) struct SecurityArgs {
-    /// Listen on addresses that other machines reach, although connections are not encrypted. The
-    /// variable FOREBAY_CLUSTER_TOKEN holds a secret that all processes of the cluster then share
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+    /// Allow connections between the machines of a cluster that are not encrypted
     #[arg(long)]
     pub(crate) insecure: bool,
+}
+
+/// Format of the log on standard error.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines of text
+    #[default]
+    Text,
+    /// One JSON object for each record
+    Json,
+}
+
+/// Log of a process of a cluster.
+#[derive(Debug, Default, Clone, Copy, ClapArgs)]
+pub(crate) struct LogArgs {
+    /// Format of the log on standard error. The variable FOREBAY_LOG holds a filter, such as
+    /// forebay=debug; `forebay=info` by default
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SchedulerArgs {
     /// Address and port to listen on
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7100")]
+    #[arg(long, value_name = "ADDR", default_value = SCHEDULER)]
     pub(crate) listen: SocketAddr,
     /// Host name under which workers reach the scheduler, if it is not that of --listen
     #[arg(long, value_name = "HOST")]
     pub(crate) advertise: Option<String>,
     #[command(flatten)]
     pub(crate) security: SecurityArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -53,8 +96,14 @@ pub(crate) struct WorkerArgs {
     /// Read data from the folder NEW if the client names the folder OLD; may be repeated
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_root)]
     pub(crate) data: Vec<(String, String)>,
+    /// Address and port of /healthz, /readyz and /metrics over HTTP; port 0 is any free port. They
+    /// are not served by default
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) security: SecurityArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -71,6 +120,22 @@ pub(crate) struct ClusterArgs {
     /// Memory limit of each pipeline on each worker, such as 4GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) memory_limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct StatusArgs {
+    /// Host and port of the cluster's scheduler
+    #[arg(long, value_name = "HOST:PORT", default_value = SCHEDULER)]
+    pub(crate) cluster: String,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
 }
 
 /// Parses `OLD=NEW`.

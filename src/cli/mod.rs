@@ -21,6 +21,8 @@ mod functions;
 mod generate;
 mod input;
 mod interrupt;
+#[cfg(feature = "cluster")]
+mod log_records;
 mod plan;
 mod preview;
 mod progress;
@@ -30,6 +32,8 @@ mod script;
 mod session;
 mod shell;
 mod statements;
+#[cfg(feature = "cluster")]
+mod status;
 mod table;
 mod token;
 mod units;
@@ -50,9 +54,8 @@ use interrupt::{Ending, exit_code, interruptible};
 pub(crate) fn main() -> ExitCode {
     let started = Instant::now();
     silence_caught_panics();
-    console::show_warnings();
     let args = Args::parse();
-    let result = execute(args, started);
+    let result = show_log(&args.command).and_then(|()| execute(args, started));
     // Threads that the command abandoned may still be writing: their unfinished files are removed.
     abandon_all();
     match result {
@@ -77,6 +80,21 @@ fn silence_caught_panics() {
             report(panic);
         }
     }));
+}
+
+/// Shows the log records of the library on standard error: all of them in a process of a cluster,
+/// and warnings in other commands.
+fn show_log(command: &Command) -> Result<(), CommandFailure> {
+    #[cfg(feature = "cluster")]
+    match command {
+        Command::Scheduler(args) => return log_records::show(args.log),
+        Command::Worker(args) => return log_records::show(args.log),
+        Command::Cluster(args) => return log_records::show(args.log),
+        _ => {}
+    }
+    let _ = command;
+    console::show_warnings();
+    Ok(())
 }
 
 fn execute(args: Args, started: Instant) -> Result<(), CommandFailure> {
@@ -112,6 +130,8 @@ fn execute(args: Args, started: Instant) -> Result<(), CommandFailure> {
         Command::Worker(args) => interruptible(&runtime, end, cluster::worker(args)),
         #[cfg(feature = "cluster")]
         Command::Cluster(args) => interruptible(&runtime, end, cluster::cluster(args)),
+        #[cfg(feature = "cluster")]
+        Command::Status(args) => interruptible(&runtime, end, status::execute(args)),
         Command::Demo(args) => interruptible(&runtime, end, demo::execute(args, quiet, started)),
     };
     // Work that the command abandoned must not delay the exit.

@@ -41,7 +41,10 @@ pub(crate) fn open(machines: &Machines) -> Result<Session, CommandFailure> {
 fn empty(machines: &Machines) -> Result<Session, CommandFailure> {
     #[cfg(feature = "cluster")]
     if let Some(address) = &machines.cluster {
-        return Ok(Session::on_cluster(super::cluster::connect(address)?));
+        return Ok(Session::on_cluster(super::cluster::connect(
+            address,
+            &machines.security,
+        )?));
     }
     let _ = machines;
     Ok(Session::new())

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Stdio};
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
 use super::{command, forebay, photos};
 
 /// A process that is killed when the test ends.
@@ -166,4 +168,130 @@ fn addresses_of_other_machines_need_insecure() {
     let refused = forebay(folder.path(), &["scheduler", "--listen", "0.0.0.0:0"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
     assert!(refused.stderr.contains("insecure"), "{}", refused.stderr);
+}
+
+#[test]
+fn addresses_of_other_machines_are_not_reached_in_the_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = "SELECT * FROM images('photos') AS t BATCH 1";
+    // The address is one of documentation, and belongs to no machine.
+    let refused = forebay(
+        folder.path(),
+        &["run", "-e", sql, "--cluster", "192.0.2.1:7100"],
+    );
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("without encryption"),
+        "{}",
+        refused.stderr
+    );
+}
+
+/// Writes a new authority and a certificate that it signed: `NAME-ca.pem`, `NAME.pem`, `NAME.key`.
+fn write_certificates(folder: &Path, name: &str, hosts: &[&str]) {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(hosts).unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let write = |end: &str, text: String| {
+        std::fs::write(folder.join(format!("{name}{end}")), text).unwrap();
+    };
+    write("-ca.pem", authority.pem());
+    write(".pem", certificate.pem());
+    write(".key", key.serialize_pem());
+}
+
+#[test]
+fn processes_speak_mutual_tls() {
+    let folder = photos();
+    write_certificates(folder.path(), "node", &["127.0.0.5", "127.0.0.6"]);
+    write_certificates(folder.path(), "foreign", &["127.0.0.5"]);
+    let node = [
+        "--tls-cert",
+        "node.pem",
+        "--tls-key",
+        "node.key",
+        "--tls-ca",
+        "node-ca.pem",
+    ];
+    let listen = ["scheduler", "--listen", "127.0.0.5:0"];
+    let scheduler = Process::start(folder.path(), &[&listen[..], &node].concat());
+    let at = scheduler.address.as_str();
+    let _worker = Process::worker(folder.path(), at, "127.0.0.6:0", &node);
+
+    let run = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = command(folder.path(), words);
+        command.env("FOREBAY_CLUSTER_TOKEN", "secret");
+        command.envs(variables.iter().copied());
+        super::Ran::of(&command.output().unwrap())
+    };
+    let variables = [
+        ("FOREBAY_TLS_CERT", "node.pem"),
+        ("FOREBAY_TLS_KEY", "node.key"),
+        ("FOREBAY_TLS_CA", "node-ca.pem"),
+    ];
+    let sql = "SELECT label FROM images('photos') AS t BATCH 4";
+    let words = ["run", "-e", sql, "--digest"];
+    let local = run(&words, &[]).ok().stdout;
+    let words = [&words[..], &["--cluster", at]].concat();
+    assert_eq!(run(&words, &variables).ok().stdout, local);
+    assert_eq!(run(&[&words[..], &node].concat(), &[]).ok().stdout, local);
+
+    let status = ["status", "--cluster", at];
+    let text = run(&status, &variables).ok().stdout;
+    assert!(
+        text.contains("ready") && text.contains("127.0.0.6:"),
+        "{text}"
+    );
+    let json = run(&[&status[..], &["--json"]].concat(), &variables).json();
+    let [worker] = &json["workers"].as_array().unwrap()[..] else {
+        panic!("{json}");
+    };
+    assert_eq!(worker["is_ready"], true);
+
+    let foreign_ca = [
+        variables[0],
+        variables[1],
+        ("FOREBAY_TLS_CA", "foreign-ca.pem"),
+    ];
+    let cases: [(&[(&str, &str)], &str); 3] = [
+        (&[], "requires TLS; give --tls-ca"),
+        (&foreign_ca, "was not signed by an authority of --tls-ca"),
+        (&variables[..1], "add --tls-key"),
+    ];
+    for (variables, expected) in cases {
+        for words in [&words[..], &status] {
+            let refused = run(words, variables);
+            assert_ne!(refused.code, Some(0), "{words:?}");
+            assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+        }
+    }
+}
+
+#[test]
+fn the_log_of_a_process_can_be_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "scheduler",
+        "--listen",
+        "127.0.0.1:0",
+        "--log-format",
+        "json",
+    ];
+    let mut command = command(folder.path(), &words);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let record: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let message = record["message"].as_str().unwrap();
+    assert!(
+        message.contains("scheduler listens on 127.0.0.1:"),
+        "{line}"
+    );
+    assert_eq!(record["level"], "INFO");
 }

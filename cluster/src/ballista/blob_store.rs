@@ -55,6 +55,11 @@ impl BlobStore {
         Some(blob.clone())
     }
 
+    /// Returns the number of blobs and their bytes.
+    pub(crate) fn size(&self) -> (usize, u64) {
+        (self.blobs.len(), self.bytes as u64)
+    }
+
     /// Removes the blob that was not used for longest. Returns `false` if there is none.
     fn evict(&mut self) -> bool {
         let Some((_, hash)) = self.by_last_use.pop_first() else {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::wire::WorkerAddress;
+use super::wire::{WorkerAddress, WorkerState};
 
 /// Locks `mutex`. A panic leaves its value consistent, because no lock here spans two changes
 /// that belong together.
@@ -24,6 +24,15 @@ pub(crate) struct RegisteredWorker {
     pub(crate) is_watched: bool,
 }
 
+/// Knowledge about a registered worker that changes often, and concerns no lease.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WorkerNote {
+    /// What the worker said last.
+    pub(crate) state: WorkerState,
+    /// The reason why no leases are given to it.
+    pub(crate) refused: Option<String>,
+}
+
 /// The registered workers of a cluster by their ids.
 pub(crate) type WorkerMap = BTreeMap<String, RegisteredWorker>;
 
@@ -32,6 +41,8 @@ pub(crate) type WorkerMap = BTreeMap<String, RegisteredWorker>;
 pub(crate) struct Board {
     workers: watch::Sender<WorkerMap>,
     registrations: AtomicU64,
+    /// Notes about workers by their registrations.
+    notes: Mutex<BTreeMap<u64, WorkerNote>>,
     /// Number of running leases of each client that has any.
     running: Mutex<BTreeMap<String, usize>>,
 }
@@ -48,6 +59,9 @@ impl Board {
             let old = workers.get(&address.id);
             if old.is_some_and(|old| old.address == address) {
                 return false;
+            }
+            if let Some(old) = old {
+                lock(&self.notes).remove(&old.registration);
             }
             let registration = self.registrations.fetch_add(1, Ordering::Relaxed);
             let id = address.id.clone();
@@ -80,8 +94,31 @@ impl Board {
 
     /// Removes a worker.
     pub(crate) fn remove_worker(&self, id: &str) {
-        self.workers
-            .send_if_modified(|workers| workers.remove(id).is_some());
+        self.workers.send_if_modified(|workers| {
+            let removed = workers.remove(id);
+            if let Some(worker) = &removed {
+                lock(&self.notes).remove(&worker.registration);
+            }
+            removed.is_some()
+        });
+    }
+
+    /// Changes the note about the worker with a registration.
+    pub(crate) fn annotate(&self, registration: u64, change: impl FnOnce(&mut WorkerNote)) {
+        let workers = self.workers.borrow();
+        // A worker that was removed has no note any more.
+        if workers
+            .values()
+            .any(|worker| worker.registration == registration)
+        {
+            change(lock(&self.notes).entry(registration).or_default());
+        }
+    }
+
+    /// Returns the note about the worker with a registration.
+    pub(crate) fn note(&self, registration: u64) -> WorkerNote {
+        let notes = lock(&self.notes);
+        notes.get(&registration).cloned().unwrap_or_default()
     }
 
     /// Returns the workers that can run leases.

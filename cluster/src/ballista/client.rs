@@ -1,7 +1,6 @@
 //! The client's side: a [`LeaseEngine`] whose leases run on a cluster.
 
-use std::collections::HashMap;
-use std::error::Error as _;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -12,21 +11,24 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, stream};
 use tokio::runtime::Handle;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
 
 use super::blob_stream::chunks;
 use super::board::lock;
-use super::connection::{authority, endpoint};
+use super::client_error::{from_failure, from_status};
+use super::connection::{Dialer, authority};
 use super::fetch::{FetchError, fetch};
 use super::rpc::ClusterClient;
 use super::security::Credential;
 use super::task;
 use super::wire::{
-    BlobName, FailureKind, LeaseFailure, LeaseLocation, SubmitRequest, SubmitStep, WorkerAddress,
-    WorkerReport,
+    BlobName, ClientReport, LeaseLocation, SetAsideWorker, SubmitRequest, SubmitStep,
+    WorkerAddress, WorkerReport,
 };
-use super::{EngineOptions, StartError};
-use crate::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
+use super::{ClusterStatus, EngineOptions, StartError};
+use crate::engine::{
+    BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, StreamReport, WorkerId,
+};
+use crate::job_spec::RELEASE;
 
 /// Number of connections to workers above which those to lost workers are closed.
 const CONNECTIONS: usize = 64;
@@ -46,11 +48,14 @@ struct Shared {
     /// Name of this client, by which the scheduler shares slots fairly.
     client: String,
     endpoint: Endpoint,
+    dialer: Dialer,
     credential: Credential,
     max_result: usize,
     scheduler: OnceLock<ClusterClient>,
     /// Connections to workers, by their ids.
     workers: Mutex<HashMap<String, Channel>>,
+    /// Last reports of the streams of this client, by their numbers.
+    streams: Mutex<BTreeMap<u64, StreamReport>>,
 }
 
 impl BallistaEngine {
@@ -59,16 +64,36 @@ impl BallistaEngine {
     /// # Errors
     /// Fails if the scheduler's address is malformed.
     pub fn new(options: &EngineOptions) -> Result<Self, StartError> {
+        let dialer = options.security.dialer();
         let shared = Shared {
             client: new_instance_id(),
-            endpoint: endpoint(&options.scheduler).map_err(StartError::Option)?,
+            endpoint: dialer
+                .endpoint(&options.scheduler)
+                .map_err(StartError::Option)?,
+            dialer,
             credential: options.security.credential()?,
             max_result: options.max_result,
             scheduler: OnceLock::new(),
             workers: Mutex::default(),
+            streams: Mutex::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
+        })
+    }
+
+    /// Asks the scheduler for the status of the cluster.
+    ///
+    /// # Errors
+    /// Fails if the scheduler cannot be reached, refuses the client, or is of another release.
+    pub async fn status(&self) -> Result<ClusterStatus, EngineError> {
+        let json = self.shared.scheduler().status().await;
+        let json = json.map_err(|status| from_status(&status))?;
+        serde_json::from_str(&json).map_err(|error| EngineError::Refused {
+            cause: format!(
+                "the scheduler's status is malformed ({error}); install the same release on all \
+                 machines"
+            ),
         })
     }
 }
@@ -108,7 +133,7 @@ impl LeaseEngine for BallistaEngine {
         let list = self
             .shared
             .scheduler()
-            .list_workers()
+            .list_workers(self.shared.client_report())
             .await
             .map_err(|s| from_status(&s))?;
         Ok(list
@@ -117,6 +142,15 @@ impl LeaseEngine for BallistaEngine {
             .map(|worker| WorkerId(worker.id))
             .collect())
     }
+
+    fn report(&self, report: StreamReport) {
+        let mut streams = lock(&self.shared.streams);
+        if report.has_ended {
+            streams.remove(&report.stream);
+        } else {
+            streams.insert(report.stream, report);
+        }
+    }
 }
 
 impl Shared {
@@ -124,6 +158,42 @@ impl Shared {
         self.scheduler.get_or_init(|| {
             ClusterClient::new(self.endpoint.connect_lazy(), self.credential.clone())
         })
+    }
+
+    /// Returns what the scheduler is told about this client.
+    fn client_report(&self) -> ClientReport {
+        let streams = lock(&self.streams);
+        if streams.is_empty() {
+            return ClientReport::default();
+        }
+        let mut report = ClientReport {
+            client: self.client.clone(),
+            release: RELEASE.to_owned(),
+            ..ClientReport::default()
+        };
+        for stream in streams.values() {
+            report.jobs.extend(stream.job.map(|job| job.to_string()));
+            report.rows += stream.rows;
+            report.rows_per_second += stream.rows_per_second;
+            #[expect(clippy::cast_precision_loss, reason = "a mean of few streams")]
+            let part = stream.wait_share / streams.len() as f64;
+            report.wait_share += part;
+            report.leases += stream.leases;
+            report.attempts += stream.attempts;
+            report.buffer_bytes += stream.buffer_bytes;
+            report.buffer_limit += stream.buffer_limit;
+            let aside = stream
+                .set_aside
+                .iter()
+                .map(|(worker, cause)| SetAsideWorker {
+                    worker: worker.0.clone(),
+                    cause: cause.clone(),
+                });
+            report.set_aside.extend(aside);
+        }
+        report.jobs.sort_unstable();
+        report.jobs.dedup();
+        report
     }
 
     /// Runs a lease, and returns where its result is.
@@ -174,7 +244,9 @@ impl Shared {
         if let Some(channel) = connections.get(&worker.id) {
             return Ok(channel.clone());
         }
-        let channel = endpoint(&authority(&worker.host, worker.port))
+        let channel = self
+            .dialer
+            .endpoint(&authority(&worker.host, worker.port))
             .map_err(|cause| EngineError::WorkerLost {
                 worker: Some(WorkerId(worker.id.clone())),
                 cause,
@@ -195,7 +267,7 @@ impl Shared {
         let report = async move {
             let report = scheduler.report_worker(WorkerReport { worker });
             if let Ok(Err(status)) = tokio::time::timeout(REPORT_TIMEOUT, report).await {
-                log::debug!("cannot report a worker: {status}");
+                tracing::debug!("cannot report a worker: {status}");
             }
         };
         drop(task::start(
@@ -203,41 +275,5 @@ impl Shared {
             "reporting a worker",
             report,
         ));
-    }
-}
-
-/// Returns the error for a failure that the scheduler reports.
-fn from_failure(failure: LeaseFailure) -> EngineError {
-    let kind = failure.kind();
-    let cause = failure.cause;
-    let worker = Some(failure.worker)
-        .filter(|worker| !worker.is_empty())
-        .map(WorkerId);
-    match (kind, worker) {
-        (FailureKind::WorkerUnfit, Some(worker)) => EngineError::WorkerUnfit { worker, cause },
-        (FailureKind::WorkerLost | FailureKind::WorkerUnfit, worker) => {
-            EngineError::WorkerLost { worker, cause }
-        }
-        (FailureKind::Unavailable, _) => EngineError::Unavailable { cause },
-        (FailureKind::Refused, _) => EngineError::Refused { cause },
-    }
-}
-
-/// Returns the error for the answer `status` of the scheduler.
-fn from_status(status: &Status) -> EngineError {
-    let mut cause = status.message().to_owned();
-    let roots = std::iter::successors(status.source(), |error| (*error).source());
-    if let Some(root) = roots.last() {
-        cause = format!("{cause}: {root}");
-    }
-    match status.code() {
-        Code::Unauthenticated
-        | Code::PermissionDenied
-        | Code::InvalidArgument
-        | Code::OutOfRange
-        | Code::Unimplemented => EngineError::Refused {
-            cause: status.message().to_owned(),
-        },
-        _ => EngineError::Unavailable { cause },
     }
 }

@@ -1,9 +1,15 @@
 //! Connections to the scheduler and to workers.
 
 use std::error::Error;
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ballista_core::extension::EndpointOverrideFn;
 use tonic::transport::Endpoint;
+
+use super::error::describe;
+use super::tls::{TlsSettings, handshake_advice};
 
 /// Time to open a connection.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,32 +41,68 @@ pub(crate) fn authority(host: &str, port: u32) -> String {
     }
 }
 
-/// Returns a connection to `authority` that is still to be opened.
-pub(crate) fn endpoint(authority: &str) -> Result<Endpoint, String> {
-    let endpoint = Endpoint::from_shared(format!("http://{authority}"))
-        .map_err(|error| format!("{authority} is not an address: {}", describe(&error)))?;
-    Ok(endpoint
-        .connect_timeout(CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .keep_alive_while_idle(true)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .initial_stream_window_size(STREAM_WINDOW))
+/// Opens the connections of a process, encrypted if it has TLS settings.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Dialer {
+    pub(crate) tls: Option<TlsSettings>,
+    /// `true` allows connections to other machines in the clear.
+    pub(crate) insecure: bool,
 }
 
-/// Returns the messages of `error` and of its sources. Those of tonic hide the reason in a source.
-pub(crate) fn describe(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let next = error.to_string();
-        if !message.ends_with(&next) {
-            message = format!("{message}: {next}");
+impl Dialer {
+    /// Returns a connection to `authority` that is still to be opened.
+    pub(crate) fn endpoint(&self, authority: &str) -> Result<Endpoint, String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let malformed =
+            |cause: String| format!("{authority} is not an address: {cause}; expected HOST:PORT");
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{authority}"))
+            .map_err(|error| malformed(describe(&error)))?;
+        let host = endpoint.uri().host().unwrap_or_default().to_owned();
+        if let Some(tls) = &self.tls {
+            endpoint = endpoint
+                .tls_config(tls.client(&host))
+                .map_err(|error| malformed(describe(&error)))?;
+        } else if !self.insecure && !is_loopback(&host) {
+            return Err(format!(
+                "refusing to connect to {authority} without encryption; give --tls-ca, --tls-cert \
+                 and --tls-key, or allow it with --insecure"
+            ));
         }
-        source = error.source();
+        Ok(endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_stream_window_size(STREAM_WINDOW))
     }
-    message
+
+    /// Returns the function by which Ballista's own connections are encrypted; `None` if they are
+    /// not.
+    pub(crate) fn endpoint_override(&self) -> Option<EndpointOverrideFn> {
+        self.tls.as_ref()?;
+        let dialer = self.clone();
+        Some(Arc::new(move |endpoint: Endpoint| {
+            let authority = endpoint.uri().authority().map_or("", |at| at.as_str());
+            dialer.endpoint(authority).map_err(Into::into)
+        }))
+    }
+}
+
+/// Returns `true` if connections to `host` stay on this machine.
+fn is_loopback(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || ip.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+/// Returns the messages of `error` and of its sources, and what to do about a failed handshake.
+pub(crate) fn explain(error: &dyn Error) -> String {
+    let message = describe(error);
+    match handshake_advice(&message) {
+        Some(advice) => format!("{advice} ({message})"),
+        None => message,
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +114,23 @@ mod tests {
         assert_eq!(authority("127.0.0.1", 7), "127.0.0.1:7");
         assert_eq!(authority("::1", 7), "[::1]:7");
         assert_eq!(authority("[::1]", 7), "[::1]:7");
-        assert!(endpoint(&authority("worker.example", 7)).is_ok());
-        assert!(endpoint("no address").is_err());
+        let insecure = Dialer {
+            insecure: true,
+            ..Dialer::default()
+        };
+        assert!(insecure.endpoint(&authority("worker.example", 7)).is_ok());
+        assert!(insecure.endpoint("no address").is_err());
+    }
+
+    #[test]
+    fn other_machines_are_not_reached_in_the_clear() {
+        let dialer = Dialer::default();
+        for authority in ["127.0.0.3:7", "localhost:7", "[::1]:7"] {
+            assert!(dialer.endpoint(authority).is_ok(), "{authority}");
+        }
+        for authority in ["worker.example:7", "10.0.0.1:7", "[2001:db8::1]:7"] {
+            let refused = dialer.endpoint(authority).unwrap_err();
+            assert!(refused.contains("--tls-ca"), "{refused}");
+        }
     }
 }

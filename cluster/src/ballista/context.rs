@@ -1,6 +1,7 @@
 //! State that the parts of a scheduler share.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ballista_scheduler::scheduler_server::SchedulerServer;
 use datafusion::prelude::SessionContext;
@@ -8,6 +9,8 @@ use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::runtime::Handle;
 
 use super::board::Board;
+use super::client_board::ClientBoard;
+use super::connection::Dialer;
 use super::security::Credential;
 
 /// Ballista's scheduler.
@@ -17,7 +20,10 @@ pub(crate) type BallistaScheduler = SchedulerServer<LogicalPlanNode, PhysicalPla
 pub(crate) struct SchedulerContext {
     pub(crate) ballista: BallistaScheduler,
     pub(crate) board: Arc<Board>,
+    pub(crate) clients: ClientBoard,
+    pub(crate) started: Instant,
     pub(crate) credential: Credential,
+    pub(crate) dialer: Dialer,
     /// The session of all leases. Ballista would build one for each job.
     pub(crate) session: Arc<SessionContext>,
     pub(crate) runtime: Handle,

@@ -1,4 +1,4 @@
-//! Errors of starting a scheduler or a worker.
+//! Errors of starting a scheduler or a worker, and the full messages of errors.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 pub enum StartError {
     /// The address is not a loopback address, and connections would not be encrypted.
     #[error(
-        "refusing to listen on {address} in the clear; listen on a loopback address, or allow it \
-         with insecure"
+        "refusing to listen on {address} without encryption; give --tls-cert, --tls-key and \
+         --tls-ca, listen on a loopback address, or allow it with --insecure"
     )]
     Insecure {
         /// The address.
@@ -31,4 +31,18 @@ pub enum StartError {
     /// Ballista or the system failed.
     #[error("cannot start: {0}")]
     Start(String),
+}
+
+/// Returns the messages of `error` and of its sources. Those of tonic hide the reason in a source.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let next = error.to_string();
+        if !message.ends_with(&next) {
+            message = format!("{message}: {next}");
+        }
+        source = error.source();
+    }
+    message
 }

@@ -18,6 +18,7 @@ use datafusion::prelude::SessionConfig;
 use futures::FutureExt;
 
 use super::lease::LeaseExec;
+use super::metrics::WorkerMetrics;
 use super::result_store::{LeaseOutcome, ResultStore};
 use super::task::panic_message;
 use crate::handler::{BlobSource, HandlerError, LeaseHandler};
@@ -28,6 +29,7 @@ pub(crate) struct LeaseComputer {
     pub(crate) handler: Arc<dyn LeaseHandler>,
     pub(crate) blobs: Arc<dyn BlobSource>,
     pub(crate) results: Arc<ResultStore>,
+    pub(crate) metrics: WorkerMetrics,
 }
 
 impl LeaseComputer {
@@ -35,15 +37,24 @@ impl LeaseComputer {
     async fn compute(&self, job: &JobId, payload: Bytes) {
         let (handler, blobs) = (Arc::clone(&self.handler), Arc::clone(&self.blobs));
         let work = async move { handler.compute(payload, blobs).await };
+        let running = self.metrics.start_lease();
         let outcome: LeaseOutcome =
             AssertUnwindSafe(work)
                 .catch_unwind()
                 .await
                 .unwrap_or_else(|panic| {
                     let cause = format!("the worker panicked: {}", panic_message(&*panic));
-                    log::error!("job {job}: {cause}");
+                    tracing::error!(job = job.as_str(), "a lease failed: {cause}");
                     Err(HandlerError::Unfit { cause })
                 });
+        drop(running);
+        self.metrics.end_lease(&outcome);
+        if let Err(HandlerError::Unfit { cause }) = &outcome {
+            tracing::warn!(
+                job = job.as_str(),
+                "a lease cannot be computed here: {cause}"
+            );
+        }
         self.results.put(job.to_string(), outcome).await;
     }
 }

@@ -3,7 +3,7 @@
 //! `start_executor_process` of Ballista would do most of this, but it takes over the process's
 //! signals, and after its end no other executor of the process gets tasks.
 
-use std::net::{IpAddr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +26,12 @@ use tokio::sync::{mpsc, watch};
 use tonic::transport::Channel;
 
 use super::codec::LeaseCodec;
-use super::connection::{MAX_TASKS, describe, endpoint};
+use super::connection::{Dialer, MAX_TASKS, explain};
+use super::error::describe;
 use super::execution::{LeaseComputer, WorkerExecution};
+use super::front::TaskFront;
+use super::rpc::ClusterClient;
+use super::wire::ClientReport;
 
 /// Interval of heartbeats.
 const HEARTBEAT_SECONDS: u64 = 1;
@@ -40,12 +44,15 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub(crate) struct ExecutorSetup {
     pub(crate) scheduler: String,
     pub(crate) slots: usize,
-    pub(crate) bind: IpAddr,
     pub(crate) advertise: String,
     pub(crate) flight_port: u16,
     pub(crate) work_dir: Arc<Path>,
     pub(crate) runtime_env: Arc<RuntimeEnv>,
     pub(crate) computer: LeaseComputer,
+    pub(crate) dialer: Dialer,
+    pub(crate) front: TaskFront,
+    /// The cluster's service, which checks the worker's token.
+    pub(crate) cluster: ClusterClient,
 }
 
 impl ExecutorSetup {
@@ -57,14 +64,16 @@ impl ExecutorSetup {
         stop: &mut watch::Receiver<bool>,
         registered: impl FnOnce() + Send,
     ) -> String {
-        let channel = match connect(&self.scheduler).await {
+        let channel = match self.connect().await {
             Ok(channel) => channel,
             Err(cause) => return cause,
         };
-        let config = match free_port(self.bind) {
+        let config = match free_port() {
             Ok(port) => Arc::new(self.config(id, port)),
             Err(error) => return format!("no port is free: {error}"),
         };
+        // The scheduler may call as soon as it knows the executor.
+        self.front.set(Some(config.grpc_port));
         let mut scheduler = SchedulerGrpcClient::new(channel);
         let shutdown = ShutdownNotifier::new();
         // Other parts of the executor end it through these.
@@ -102,31 +111,55 @@ impl ExecutorSetup {
             // The scheduler also notices by itself, later.
             let _ = tokio::time::timeout(GOODBYE, scheduler.executor_stopped(params)).await;
         }
+        self.front.set(None);
         server.abort();
         end(shutdown).await;
         reason
     }
 
+    /// Connects to the scheduler, which must accept the worker's certificate and its token.
+    async fn connect(&self) -> Result<Channel, String> {
+        let scheduler = &self.scheduler;
+        let connecting = self.dialer.endpoint(scheduler)?;
+        let failed = |cause| format!("cannot connect to the scheduler {scheduler}: {cause}");
+        let channel = connecting.connect().await;
+        let channel = channel.map_err(|error| failed(explain(&error)))?;
+        // A server tells a client that it does not accept its certificate after the handshake.
+        let cluster = self.cluster.over(channel.clone());
+        let accepted = cluster.list_workers(ClientReport::default()).await;
+        accepted.map_err(|status| failed(explain(&status)))?;
+        Ok(channel)
+    }
+
     fn config(&self, executor_id: String, grpc_port: u16) -> ExecutorProcessConfig {
         ExecutorProcessConfig {
             executor_id,
-            bind_host: match self.bind {
-                IpAddr::V4(ip) => ip.to_string(),
-                IpAddr::V6(ip) => format!("[{ip}]"),
-            },
+            // Its connections are not encrypted. Others reach it through the front.
+            bind_host: Ipv4Addr::LOCALHOST.to_string(),
             external_host: Some(self.advertise.clone()),
             port: self.flight_port,
             grpc_port,
             vcores: self.slots,
             grpc_max_decoding_message_size: MAX_TASKS,
             executor_heartbeat_interval_seconds: HEARTBEAT_SECONDS,
+            override_create_grpc_client_endpoint: self.dialer.endpoint_override(),
             ..ExecutorProcessConfig::default()
         }
     }
 
     fn executor(&self, config: &Arc<ExecutorProcessConfig>) -> Executor {
         let runtime_env = Arc::clone(&self.runtime_env);
-        let config_producer: ConfigProducer = Arc::new(SessionConfig::new_with_ballista);
+        let dialer = self.dialer.clone();
+        // Executors read the data of other jobs from each other.
+        let config_producer: ConfigProducer = Arc::new(move || {
+            let config = SessionConfig::new_with_ballista();
+            match dialer.endpoint_override() {
+                Some(customize) => config
+                    .with_ballista_use_tls(true)
+                    .with_ballista_override_create_grpc_client_endpoint(customize),
+                None => config,
+            }
+        });
         Executor::new(
             structure_executor_metadata(config, u32::try_from(self.slots).unwrap_or(u32::MAX)),
             &self.work_dir.to_string_lossy(),
@@ -152,16 +185,12 @@ pub(crate) fn runtime_env(
     builder.build_arc()
 }
 
-async fn connect(scheduler: &str) -> Result<Channel, String> {
-    let connecting = endpoint(scheduler)?;
-    let connected = connecting.connect().await;
-    connected.map_err(|error| format!("cannot connect to {scheduler}: {}", describe(&error)))
-}
-
 /// Returns a port that is free now. Ballista registers the number that it is told, so it cannot
 /// choose a port itself. Where another process takes the port first, the worker tries again.
-fn free_port(bind: IpAddr) -> std::io::Result<u16> {
-    Ok(TcpListener::bind((bind, 0))?.local_addr()?.port())
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()?
+        .port())
 }
 
 /// Tells the tasks of an executor to end, and waits for them.
@@ -178,6 +207,6 @@ async fn end(shutdown: ShutdownNotifier) {
         .await
         .is_err()
     {
-        log::warn!("parts of the executor did not end in time");
+        tracing::warn!("parts of the executor did not end in time");
     }
 }

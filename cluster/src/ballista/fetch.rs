@@ -214,7 +214,7 @@ fn lost(worker: &WorkerId, cause: &str) -> EngineError {
 #[cfg(test)]
 mod tests {
     use super::super::Security;
-    use super::super::connection::endpoint;
+    use super::super::connection::Dialer;
     use super::*;
 
     #[tokio::test]
@@ -222,7 +222,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let channel = endpoint(&address).unwrap().connect_lazy();
+        let channel = Dialer::default().endpoint(&address).unwrap().connect_lazy();
         let credential = Security::default().credential().unwrap();
         let worker = WorkerId("worker".to_owned());
         let error = fetch(channel, &credential, &worker, Bytes::new(), 100)

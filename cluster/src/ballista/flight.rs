@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::board::lock;
 use super::encode::ResultMessages;
+use super::metrics::{STATE_PERIOD, WorkerMetrics};
 use super::result_store::ResultStore;
 use super::security::Credential;
 use super::wire::{TICKET, WATCH, WatchAnswer, WatchRequest};
@@ -28,6 +29,7 @@ pub(crate) struct WorkerFlight {
     pub(crate) ballista: BallistaFlightService,
     pub(crate) results: Arc<ResultStore>,
     pub(crate) credential: Credential,
+    pub(crate) metrics: WorkerMetrics,
     /// Id under which the worker is registered now.
     pub(crate) id: Arc<Mutex<String>>,
 }
@@ -45,7 +47,7 @@ impl WorkerFlight {
         ))
     }
 
-    /// Answers the scheduler, and keeps the call open. The scheduler does not show its token here:
+    /// Answers the scheduler, and tells it the state of the worker from then on. The scheduler does not show its token here:
     /// it calls whoever registers as a worker.
     fn watch(&self, body: Bytes) -> Answer<ActionResult> {
         let request = WatchRequest::decode(body)
@@ -61,8 +63,17 @@ impl WorkerFlight {
         let answer = ActionResult {
             body: Bytes::from(answer.encode_to_vec()),
         };
+        let metrics = self.metrics.clone();
+        let ticks = tokio::time::interval(STATE_PERIOD);
+        let states = stream::unfold((metrics, ticks), |(metrics, mut ticks)| async move {
+            ticks.tick().await;
+            let state = ActionResult {
+                body: Bytes::from(metrics.state().encode_to_vec()),
+            };
+            Some((Ok(state), (metrics, ticks)))
+        });
         let answer = stream::iter([Ok(answer)]);
-        Ok(Response::new(answer.chain(stream::pending()).boxed()))
+        Ok(Response::new(answer.chain(states).boxed()))
     }
 }
 

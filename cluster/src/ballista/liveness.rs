@@ -19,11 +19,11 @@ use tokio::task::JoinHandle;
 use tonic::{Code, Request, Streaming};
 
 use super::board::RegisteredWorker;
-use super::connection::{CONNECT_TIMEOUT, authority, describe, endpoint};
+use super::client_board::shorten;
+use super::connection::{CONNECT_TIMEOUT, authority, explain};
 use super::context::SchedulerContext;
-use super::security::Credential;
 use super::task;
-use super::wire::{WATCH, WatchAnswer, WatchRequest, WorkerAddress};
+use super::wire::{WATCH, WatchAnswer, WatchRequest, WorkerAddress, WorkerState};
 
 /// Number of times that a worker is tried before it is removed.
 const TRIES: u32 = 2;
@@ -76,16 +76,24 @@ async fn watch_worker(context: Arc<SchedulerContext>, worker: RegisteredWorker) 
         ..
     } = worker;
     loop {
-        match try_repeatedly(&context.credential, &address).await {
+        match try_repeatedly(&context, &address).await {
             Trial::Running(mut call) => {
                 if !context.board.watch_worker(&address.id, registration) {
                     return;
                 }
                 offer_slots(&context, &address).await;
-                while let Ok(Some(_)) = call.message().await {}
+                while let Ok(Some(message)) = call.message().await {
+                    if let Ok(mut state) = WorkerState::decode(message.body) {
+                        shorten(&mut state.release);
+                        let board = &context.board;
+                        board.annotate(registration, |note| note.state = state);
+                    }
+                }
             }
             Trial::Unwatchable(cause) => {
-                log::warn!("worker {} gets no leases: {cause}", address.id);
+                tracing::warn!(worker = address.id, "the worker gets no leases: {cause}");
+                let board = &context.board;
+                board.annotate(registration, |note| note.refused = Some(cause));
                 return;
             }
             Trial::Gone(cause) => return remove(&context, &address, cause).await,
@@ -103,13 +111,13 @@ async fn offer_slots(context: &SchedulerContext, worker: &WorkerAddress) {
     };
     let reported = SchedulerGrpc::update_task_status(&context.ballista, Request::new(report));
     if let Err(status) = reported.await {
-        log::warn!("cannot offer the slots of worker {}: {status}", worker.id);
+        tracing::warn!("cannot offer the slots of worker {}: {status}", worker.id);
     }
 }
 
 /// Removes `worker` if it does not answer. Returns `true` if it was removed.
 pub(crate) async fn remove_if_gone(context: &SchedulerContext, worker: &WorkerAddress) -> bool {
-    match try_repeatedly(&context.credential, worker).await {
+    match try_repeatedly(context, worker).await {
         Trial::Gone(cause) => {
             remove(context, worker, cause).await;
             true
@@ -118,30 +126,33 @@ pub(crate) async fn remove_if_gone(context: &SchedulerContext, worker: &WorkerAd
     }
 }
 
-async fn try_repeatedly(credential: &Credential, worker: &WorkerAddress) -> Trial {
-    let mut trial = try_worker(credential, worker).await;
+async fn try_repeatedly(context: &SchedulerContext, worker: &WorkerAddress) -> Trial {
+    let mut trial = try_worker(context, worker).await;
     for _ in 1..TRIES {
         if !matches!(trial, Trial::Gone(_)) {
             break;
         }
         tokio::time::sleep(PAUSE).await;
-        trial = try_worker(credential, worker).await;
+        trial = try_worker(context, worker).await;
     }
     trial
 }
 
-async fn try_worker(credential: &Credential, worker: &WorkerAddress) -> Trial {
+async fn try_worker(context: &SchedulerContext, worker: &WorkerAddress) -> Trial {
     let trial = tokio::time::timeout(CONNECT_TIMEOUT, async {
-        let endpoint = match endpoint(&authority(&worker.host, worker.port)) {
+        let endpoint = match context
+            .dialer
+            .endpoint(&authority(&worker.host, worker.port))
+        {
             Ok(endpoint) => endpoint,
             Err(cause) => return Trial::Unwatchable(cause),
         };
         let channel = match endpoint.connect().await {
             Ok(channel) => channel,
-            Err(error) => return Trial::Gone(describe(&error)),
+            Err(error) => return Trial::Gone(explain(&error)),
         };
         let nonce = new_instance_id();
-        let proof = credential.proof(&nonce);
+        let proof = context.credential.proof(&nonce);
         let body = WatchRequest {
             worker: worker.id.clone(),
             nonce,
@@ -174,7 +185,7 @@ async fn try_worker(credential: &Credential, worker: &WorkerAddress) -> Trial {
 
 /// Removes `worker`. Its leases are lost, and other jobs run elsewhere.
 async fn remove(context: &SchedulerContext, worker: &WorkerAddress, cause: String) {
-    log::warn!("worker {} is removed: {cause}", worker.id);
+    tracing::warn!(worker = worker.id, "the worker is removed: {cause}");
     let stopped = ExecutorStoppedParams {
         executor_id: worker.id.clone(),
         reason: cause,
@@ -184,6 +195,6 @@ async fn remove(context: &SchedulerContext, worker: &WorkerAddress, cause: Strin
         .executor_stopped(Request::new(stopped))
         .await
     {
-        log::error!("cannot remove worker {}: {status}", worker.id);
+        tracing::error!("cannot remove worker {}: {status}", worker.id);
     }
 }

@@ -25,11 +25,13 @@ pub(crate) struct ClusterMembers {
     leases: TaskDistributionPolicy,
     /// `true` if leases choose their slots before other jobs the next time. They take turns.
     is_turn_of_leases: AtomicBool,
+    /// `true` if only workers that have shown the token get tasks.
+    needs_token: bool,
 }
 
 impl ClusterMembers {
     /// Creates the record of a cluster without workers.
-    pub(crate) fn new(board: Arc<Board>) -> Self {
+    pub(crate) fn new(board: Arc<Board>, needs_token: bool) -> Self {
         let policy = LeasePolicy {
             board: Arc::clone(&board),
         };
@@ -38,7 +40,21 @@ impl ClusterMembers {
             board,
             leases: TaskDistributionPolicy::Custom(Arc::new(policy)),
             is_turn_of_leases: AtomicBool::new(true),
+            needs_token,
         }
+    }
+
+    /// Returns the executors of `executors` (`None` is all) that may have tasks.
+    fn trusted(&self, executors: Option<HashSet<String>>) -> Option<HashSet<String>> {
+        if !self.needs_token {
+            return executors;
+        }
+        let watched = self.board.watched_workers().into_iter();
+        let ids = watched.map(|worker| worker.id);
+        Some(match executors {
+            Some(executors) => ids.filter(|id| executors.contains(id)).collect(),
+            None => ids.collect(),
+        })
     }
 
     fn add(&self, worker: &ExecutorMetadata) {
@@ -62,6 +78,7 @@ impl ClusterState for ClusterMembers {
         active_jobs: Arc<HashMap<JobId, JobInfoCache>>,
         executors: Option<HashSet<String>>,
     ) -> Result<Vec<BoundTask>> {
+        let executors = self.trusted(executors);
         let mut leases = HashMap::new();
         let mut others = HashMap::new();
         for (id, job) in active_jobs.iter() {

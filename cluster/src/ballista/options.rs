@@ -53,14 +53,17 @@ pub struct WorkerOptions {
     pub scheduler: String,
     /// Number of leases that run at the same time.
     pub slots: usize,
-    /// The address to listen on, for results. Port 0 is any free port. A second port of the same
-    /// address, for tasks, is always any free one.
+    /// The address to listen on, for results. Port 0 is any free port. Tasks
+    /// arrive there too.
     pub listen: SocketAddr,
     /// The host under which the scheduler and clients reach the worker; `None` if it is that of
     /// `listen`.
     pub advertise: Option<String>,
     /// Access to the cluster.
     pub security: Security,
+    /// Address of the probes and of the metrics over HTTP; `None` for none. Port 0 is any free
+    /// port. They are not encrypted on a loopback address.
+    pub http_listen: Option<SocketAddr>,
     /// Bytes of the results that clients have not fetched yet. Leases wait where it is full.
     pub result_capacity: usize,
     /// Time after which a result that nobody fetched is dropped.
@@ -85,6 +88,7 @@ impl WorkerOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             advertise: None,
             security: Security::default(),
+            http_listen: None,
             result_capacity: 1 << 30,
             result_timeout: Duration::from_secs(10),
             max_blob: 256 << 20,

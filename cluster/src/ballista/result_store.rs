@@ -75,12 +75,19 @@ impl ResultStore {
         lock(&self.results).remove(job).map(|(stored, _)| stored)
     }
 
+    /// Returns the bytes of the store that are in use, and all of them.
+    pub(crate) fn room(&self) -> (u64, u64) {
+        let units = self.units as usize;
+        let used = units.saturating_sub(self.room.available_permits());
+        ((used * UNIT) as u64, (units * UNIT) as u64)
+    }
+
     /// Removes the results that nobody fetched for `timeout`.
     pub(crate) fn evict(&self, timeout: Duration) {
         lock(&self.results).retain(|job, (_, stored)| {
             let keep = stored.elapsed() < timeout;
             if !keep {
-                log::info!("nobody fetched the result of job {job}");
+                tracing::info!(job, "nobody fetched the result of a lease");
             }
             keep
         });

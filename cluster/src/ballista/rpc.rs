@@ -9,10 +9,11 @@ use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::connection::describe;
+use super::error::describe;
 use super::security::Credential;
 use super::wire::{
-    BlobChunk, BlobName, Flag, Nothing, SubmitEvent, SubmitRequest, WorkerList, WorkerReport,
+    BlobChunk, BlobName, ClientReport, Flag, Nothing, StatusText, SubmitEvent, SubmitRequest,
+    WorkerList, WorkerReport,
 };
 
 pub(crate) const SUBMIT: &str = "/forebay.v1.Cluster/Submit";
@@ -21,6 +22,10 @@ pub(crate) const GET: &str = "/forebay.v1.Cluster/GetBlob";
 pub(crate) const HAS: &str = "/forebay.v1.Cluster/HasBlob";
 pub(crate) const REPORT: &str = "/forebay.v1.Cluster/ReportWorker";
 pub(crate) const WORKERS: &str = "/forebay.v1.Cluster/ListWorkers";
+pub(crate) const STATUS: &str = "/forebay.v1.Cluster/Status";
+
+/// Bytes of an answer. The status of a cluster with very many clients is larger than the default.
+const MAX_ANSWER: usize = 64 << 20;
 
 /// The client's side of the service.
 #[derive(Debug, Clone)]
@@ -36,6 +41,11 @@ impl ClusterClient {
             channel,
             credential,
         }
+    }
+
+    /// Returns the same client over another connection.
+    pub(crate) fn over(&self, channel: Channel) -> Self {
+        Self::new(channel, self.credential.clone())
     }
 
     /// Submits a lease. It is cancelled when the stream is dropped.
@@ -77,13 +87,19 @@ impl ClusterClient {
         Ok(flag.is_set)
     }
 
-    /// Returns the workers that run leases.
-    pub(crate) async fn list_workers(&self) -> Result<WorkerList, Status> {
-        self.ask(WORKERS, Nothing {}).await
+    /// Reports the state of this client, and returns the workers that run leases.
+    pub(crate) async fn list_workers(&self, report: ClientReport) -> Result<WorkerList, Status> {
+        self.ask(WORKERS, report).await
+    }
+
+    /// Returns the status of the cluster, as JSON.
+    pub(crate) async fn status(&self) -> Result<String, Status> {
+        let status: StatusText = self.ask(STATUS, Nothing {}).await?;
+        Ok(status.json)
     }
 
     async fn calls(&self) -> Result<Grpc<Channel>, Status> {
-        let mut calls = Grpc::new(self.channel.clone());
+        let mut calls = Grpc::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER);
         calls
             .ready()
             .await

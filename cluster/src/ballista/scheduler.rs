@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::extension::SessionConfigExt;
@@ -20,9 +20,13 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 use super::board::Board;
+use super::client_board::ClientBoard;
 use super::codec::LeaseCodec;
-use super::connection::{MAX_REQUESTS, MAX_TASKS, authority, describe};
+use super::connection::{MAX_REQUESTS, MAX_TASKS, authority};
 use super::context::{BallistaScheduler, SchedulerContext};
+use super::error::describe;
+use super::gateway::BallistaGateway;
+use super::http::{guarded, metrics, probes, scheduler_metrics};
 use super::jobs::ClusterJobs;
 use super::liveness::watch_workers;
 use super::members::ClusterMembers;
@@ -60,6 +64,7 @@ impl Scheduler {
     pub async fn start(options: SchedulerOptions) -> Result<Self, StartError> {
         let credential = options.security.credential()?;
         options.security.check_address(options.listen)?;
+        let server = options.security.server()?;
         let listen_error = |source| StartError::Listen {
             address: options.listen,
             source,
@@ -79,7 +84,7 @@ impl Scheduler {
             let context = create_context(&options, address, credential).await?;
             let blobs = (options.blob_capacity, options.max_blob);
             let service = Arc::new(ClusterService::new(Arc::clone(&context), blobs));
-            serve(&context, service, listener)
+            serve(&context, service, server, listener)
         };
         runtime.run(serve).await.map_err(start_error)??;
         Ok(Self { address, runtime })
@@ -120,6 +125,8 @@ fn ballista_config(options: &SchedulerOptions, address: SocketAddr) -> Scheduler
         override_physical_codec: Some(Arc::new(LeaseCodec::of_scheduler())),
         override_session_builder: Some(Arc::new(default_session_builder)),
         grpc_client_max_message_size: MAX_TASKS,
+        override_create_grpc_client_endpoint: options.security.dialer().endpoint_override(),
+        use_tls: options.security.tls.is_some(),
         ..SchedulerConfig::default()
     }
 }
@@ -133,6 +140,7 @@ async fn create_context(
     let start_error = |error: &dyn std::error::Error| StartError::Start(describe(error));
     let config = ballista_config(options, address);
     let board = Arc::new(Board::default());
+    let needs_token = options.security.token.is_some();
     let jobs = InMemoryJobState::new(
         config.scheduler_endpoint(),
         Arc::new(default_session_builder),
@@ -141,7 +149,7 @@ async fn create_context(
     let workers = Arc::new(OnceLock::new());
     let jobs = ClusterJobs::new(jobs, Arc::clone(&workers));
     let cluster = BallistaCluster::new(
-        Arc::new(ClusterMembers::new(Arc::clone(&board))),
+        Arc::new(ClusterMembers::new(Arc::clone(&board), needs_token)),
         Arc::new(jobs),
     );
     let ballista: BallistaScheduler = create_scheduler(cluster, Arc::new(config))
@@ -156,7 +164,10 @@ async fn create_context(
     Ok(Arc::new(SchedulerContext {
         ballista,
         board,
+        clients: ClientBoard::default(),
+        started: Instant::now(),
         credential,
+        dialer: options.security.dialer(),
         session,
         runtime: Handle::current(),
     }))
@@ -166,6 +177,7 @@ async fn create_context(
 fn serve(
     context: &Arc<SchedulerContext>,
     service: Arc<ClusterService>,
+    server: Server,
     listener: TcpListener,
 ) -> Result<(), StartError> {
     let listener = tokio::net::TcpListener::from_std(listener)
@@ -174,10 +186,9 @@ fn serve(
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let watch = watch_workers(Arc::clone(context));
     drop(task::start(&context.runtime, "watching the workers", watch));
-    let routes = routes(&context.ballista, service);
+    let routes = routes(context, service);
     let serve = async move {
-        // TLS belongs here: `Server::tls_config`.
-        let server = Server::builder()
+        let server = server
             .accept_http1(true)
             .max_concurrent_streams(MAX_REQUESTS)
             .http2_keepalive_interval(Some(PING_INTERVAL))
@@ -185,7 +196,7 @@ fn serve(
             .add_routes(routes)
             .serve_with_incoming(incoming);
         if let Err(error) = server.await {
-            log::error!(
+            tracing::error!(
                 "the scheduler does not serve any more: {}",
                 describe(&error)
             );
@@ -200,25 +211,24 @@ fn serve(
 }
 
 /// Returns what the scheduler's port serves: Ballista's gRPC and REST, and the cluster's service.
-fn routes(ballista: &BallistaScheduler, service: Arc<ClusterService>) -> Routes {
+fn routes(context: &SchedulerContext, service: Arc<ClusterService>) -> Routes {
+    let ballista = &context.ballista;
+    let gateway = BallistaGateway {
+        ballista: ballista.clone(),
+        credential: context.credential.clone(),
+    };
     let limits = &ballista.state.config;
     let mut grpc = RoutesBuilder::default();
     grpc.add_service(
-        SchedulerGrpcServer::new(ballista.clone())
+        SchedulerGrpcServer::new(gateway)
             .max_encoding_message_size(limits.grpc_server_max_encoding_message_size as usize)
             .max_decoding_message_size(limits.grpc_server_max_decoding_message_size as usize),
     );
-    grpc.add_service(ClusterServer(service));
+    grpc.add_service(ClusterServer(Arc::clone(&service)));
     let ready = ballista.clone();
-    let is_ready = move || async move {
-        let is_ready = ready.is_ready();
-        let code = if is_ready { 200 } else { 503 };
-        let code = axum::http::StatusCode::from_u16(code).unwrap_or_default();
-        (code, if is_ready { "ready" } else { "no workers" })
-    };
-    let health = axum::Router::new()
-        .route("/healthz", axum::routing::get(|| async { "ok" }))
-        .route("/readyz", axum::routing::get(is_ready));
+    let health = probes(move || ready.is_ready(), "no workers");
     let rest = get_routes(Arc::new(ballista.clone()));
+    let metrics = metrics(move || scheduler_metrics(&service.cluster_status()));
+    let rest = guarded(rest.merge(metrics), context.credential.clone());
     Routes::from(rest.merge(grpc.routes().into_axum_router()).merge(health))
 }

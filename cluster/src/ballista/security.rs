@@ -4,24 +4,29 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
+use tonic::transport::Server;
 use tonic::{Request, Status};
 
-use super::StartError;
+use super::connection::Dialer;
+use super::error::describe;
+use super::{StartError, TlsSettings};
 
 /// Name of the metadata that carries the token.
 const AUTHORIZATION: &str = "authorization";
 
-/// Access rules of a cluster: the secret that its processes share, and the addresses they listen on.
-//
-// TLS belongs here. It is applied in `connection::endpoint`, and where `scheduler` and `worker`
-// serve.
+/// Access rules of a cluster: the secret that its processes share, their certificates, and the
+/// addresses they listen on and connect to.
 #[derive(Clone, Default)]
 pub struct Security {
     /// A secret that all processes of the cluster share. Requests to submit a lease, to store or
-    /// read a blob and to fetch a result are refused without it. Ballista's own services cannot
-    /// check it.
+    /// read a blob and to fetch a result, those of Ballista's clients and those of the scheduler's
+    /// REST service are refused without it. Ballista's services between the scheduler and executors
+    /// cannot check it: mutual TLS protects these.
     pub token: Option<String>,
-    /// `true` allows to listen on other addresses than those of this machine, in the clear.
+    /// Certificate, key and authorities; `None` does not encrypt connections.
+    pub tls: Option<TlsSettings>,
+    /// `true` allows to listen on other addresses than those of this machine, and to connect to
+    /// other machines, in the clear.
     pub insecure: bool,
 }
 
@@ -29,6 +34,7 @@ impl fmt::Debug for Security {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Security")
             .field("token", &self.token.as_ref().map(|_| "(secret)"))
+            .field("tls", &self.tls)
             .field("insecure", &self.insecure)
             .finish()
     }
@@ -37,10 +43,27 @@ impl fmt::Debug for Security {
 impl Security {
     /// Fails if `address` must not be listened on.
     pub(crate) fn check_address(&self, address: SocketAddr) -> Result<(), StartError> {
-        if self.insecure || address.ip().is_loopback() {
+        if self.insecure || self.tls.is_some() || address.ip().is_loopback() {
             Ok(())
         } else {
             Err(StartError::Insecure { address })
+        }
+    }
+
+    /// Returns a server that encrypts its connections if TLS is set.
+    pub(crate) fn server(&self) -> Result<Server, StartError> {
+        let Some(tls) = &self.tls else {
+            return Ok(Server::builder());
+        };
+        let server = Server::builder().tls_config(tls.server()?);
+        server.map_err(|error| StartError::Option(describe(&error)))
+    }
+
+    /// Returns what opens the connections of this process.
+    pub(crate) fn dialer(&self) -> Dialer {
+        Dialer {
+            tls: self.tls.clone(),
+            insecure: self.insecure,
         }
     }
 
@@ -85,17 +108,22 @@ impl Credential {
 
     /// Fails if a token is set and the request with `metadata` does not carry it.
     pub(crate) fn check(&self, metadata: &MetadataMap) -> Result<(), Status> {
+        self.check_value(metadata.get(AUTHORIZATION).map(MetadataValue::as_bytes))
+    }
+
+    /// Fails if a token is set and `given`, the value of the header, is not this token.
+    pub(crate) fn check_value(&self, given: Option<&[u8]>) -> Result<(), Status> {
         let Some(expected) = &self.0 else {
             return Ok(());
         };
-        let given = metadata
-            .get(AUTHORIZATION)
-            .map_or(&b""[..], |value| value.as_bytes());
+        let given = given.unwrap_or_default();
         // Hashes are compared in constant time, which comparing the tokens is not.
         if blake3::hash(given) == blake3::hash(expected.as_bytes()) {
             Ok(())
         } else {
-            Err(Status::unauthenticated("the token is missing or wrong"))
+            Err(Status::unauthenticated(
+                "the token is missing or wrong; set FOREBAY_CLUSTER_TOKEN to the token of the cluster",
+            ))
         }
     }
 }
@@ -123,7 +151,7 @@ mod tests {
         let token = token.map(str::to_owned);
         Security {
             token,
-            insecure: false,
+            ..Security::default()
         }
         .credential()
         .unwrap()
@@ -188,7 +216,7 @@ mod tests {
     fn tokens_do_not_appear_in_logs() {
         let security = Security {
             token: Some("hush".to_owned()),
-            insecure: false,
+            ..Security::default()
         };
         assert!(!format!("{security:?}").contains("hush"));
         assert!(!format!("{:?}", security.credential().unwrap()).contains("hush"));

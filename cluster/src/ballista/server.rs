@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
-use super::rpc::{GET, HAS, PUT, REPORT, SUBMIT, WORKERS};
+use super::rpc::{GET, HAS, PUT, REPORT, STATUS, SUBMIT, WORKERS};
 use super::service::ClusterService;
 use super::wire::{BlobChunk, Nothing};
 
@@ -43,6 +43,7 @@ impl Service<http::Request<Body>> for ClusterServer {
             GET => streaming(request, move |r| async move { service.get_blob(r) }),
             HAS => unary(request, move |r| async move { service.has_blob(r) }),
             REPORT => unary(request, move |r| async move { service.report(r).await }),
+            STATUS => unary(request, move |r| async move { service.status(r) }),
             WORKERS => unary(request, move |r| async move { service.list_workers(r) }),
             PUT => async move {
                 let put = service_fn(move |r: Request<Streaming<BlobChunk>>| {

@@ -1,6 +1,7 @@
 //! The cluster's service in the scheduler's process: blobs, workers and submission.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::{Stream, stream};
@@ -12,9 +13,11 @@ use super::blob_stream::{assemble, chunks, next_chunk};
 use super::board::lock;
 use super::context::SchedulerContext;
 use super::liveness;
+use super::status::{ClusterStatus, status};
 use super::submission::LeaseJob;
 use super::wire::{
-    BlobChunk, BlobName, Flag, Nothing, SubmitEvent, SubmitRequest, WorkerList, WorkerReport,
+    BlobChunk, BlobName, ClientReport, Flag, Nothing, StatusText, SubmitEvent, SubmitRequest,
+    WorkerList, WorkerReport,
 };
 use crate::engine::BlobHash;
 
@@ -121,12 +124,27 @@ impl ClusterService {
         Ok(Response::new(Flag { is_set }))
     }
 
-    /// Returns the workers that run leases.
+    /// Returns the status of the cluster.
+    pub(crate) fn cluster_status(&self) -> ClusterStatus {
+        status(&self.context, lock(&self.blobs).size())
+    }
+
+    /// Returns the status of the cluster, as JSON.
+    pub(crate) fn status(&self, request: Request<Nothing>) -> Result<Response<StatusText>, Status> {
+        self.context.credential.check(request.metadata())?;
+        let json = serde_json::to_string(&self.cluster_status())
+            .map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Response::new(StatusText { json }))
+    }
+
+    /// Notes the state of the client, and returns the workers that run leases.
     pub(crate) fn list_workers(
         &self,
-        request: Request<Nothing>,
+        request: Request<ClientReport>,
     ) -> Result<Response<WorkerList>, Status> {
         self.context.credential.check(request.metadata())?;
+        let report = request.into_inner();
+        self.context.clients.note(report, Instant::now());
         let workers = self.context.board.watched_workers();
         Ok(Response::new(WorkerList { workers }))
     }

@@ -187,7 +187,7 @@ impl Drop for LeaseJob {
         let cancel = async move {
             for _ in 0..TRIES {
                 if let Err(error) = context.ballista.cancel_job(id.clone()).await {
-                    log::warn!("cannot cancel job {id}: {error}");
+                    tracing::warn!("cannot cancel job {id}: {error}");
                 }
                 if tokio::time::timeout(PAUSE, ended(&mut states))
                     .await

@@ -30,7 +30,7 @@ pub(crate) fn start(
 ) -> JoinHandle<()> {
     let work = async move {
         if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
-            log::error!("{what} panicked: {}", panic_message(&*panic));
+            tracing::error!("{what} panicked: {}", panic_message(&*panic));
         }
     };
     #[expect(clippy::disallowed_methods, reason = "the one place of this crate that starts tasks")]
@@ -82,7 +82,7 @@ impl OwnRuntime {
         #[expect(clippy::disallowed_methods, reason = "a runtime cannot be ended in async code")]
         let ended = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(PATIENCE));
         if ended.await.is_err() {
-            log::warn!("a runtime did not end in order");
+            tracing::warn!("a runtime did not end in order");
         }
     }
 }

@@ -15,10 +15,10 @@ use tonic::Code;
 
 use super::board::Board;
 use super::codec::LeaseCodec;
-use super::connection::endpoint;
+use super::connection::Dialer;
 use super::lease::{LeaseDescriptor, LeaseExec};
 use super::rpc::ClusterClient;
-use super::wire::{BlobChunk, BlobName, SubmitRequest, WorkerReport};
+use super::wire::{BlobChunk, BlobName, ClientReport, SubmitRequest, WorkerReport};
 use super::*;
 use crate::engine::BlobHash;
 use crate::handler::{BlobSource, HandlerError, HandlerOutput, LeaseHandler};
@@ -35,7 +35,8 @@ async fn start() -> (Scheduler, ClusterClient) {
     options.worker_timeout = DEADLINE;
     options.max_blob = 1 << 20;
     let scheduler = Scheduler::start(options).await.unwrap();
-    let channel = endpoint(&scheduler.address().to_string())
+    let channel = Dialer::default()
+        .endpoint(&scheduler.address().to_string())
         .unwrap()
         .connect_lazy();
     (
@@ -46,7 +47,13 @@ async fn start() -> (Scheduler, ClusterClient) {
 
 async fn wait_for_worker(client: &ClusterClient) {
     let registered = async {
-        while client.list_workers().await.unwrap().workers.is_empty() {
+        while client
+            .list_workers(ClientReport::default())
+            .await
+            .unwrap()
+            .workers
+            .is_empty()
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -155,7 +162,15 @@ async fn a_worker_that_answers_is_not_removed_when_it_is_reported() {
     wait_for_worker(&client).await;
     assert!(!report(&id).await.unwrap());
     assert!(report("unknown").await.unwrap(), "it is not there");
-    assert_eq!(client.list_workers().await.unwrap().workers[0].id, id);
+    assert_eq!(
+        client
+            .list_workers(ClientReport::default())
+            .await
+            .unwrap()
+            .workers[0]
+            .id,
+        id
+    );
 }
 
 #[tokio::test]
@@ -177,7 +192,12 @@ async fn garbage_disturbs_nobody() {
         }
     }
     assert_eq!(
-        client.list_workers().await.unwrap().workers[0].id,
+        client
+            .list_workers(ClientReport::default())
+            .await
+            .unwrap()
+            .workers[0]
+            .id,
         worker.id().0
     );
     let mut events = client.submit(SubmitRequest::default()).await.unwrap();

@@ -10,7 +10,8 @@ use bytes::Bytes;
 pub(crate) const TICKET: &[u8] = b"\0forebay.result.";
 
 /// Name of the Flight action by which a worker is watched. The request's body is a
-/// [`WatchRequest`]. The worker answers with a [`WatchAnswer`], and then nothing until it ends.
+/// [`WatchRequest`]. The worker answers with a [`WatchAnswer`], and then with its [`WorkerState`]
+/// every second until it ends.
 pub(crate) const WATCH: &str = "forebay.watch";
 
 /// A request to run a lease.
@@ -142,6 +143,77 @@ pub(crate) struct WatchAnswer {
     /// Shows that the worker has the token of the cluster, without sending it.
     #[prost(bytes = "bytes", tag = "1")]
     pub(crate) proof: Bytes,
+}
+
+/// A request for the workers, with the state of the client that asks. Empty if it runs nothing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ClientReport {
+    #[prost(string, tag = "1")]
+    pub(crate) client: String,
+    #[prost(string, tag = "2")]
+    pub(crate) release: String,
+    /// Hashes of the jobs that it runs.
+    #[prost(string, repeated, tag = "3")]
+    pub(crate) jobs: Vec<String>,
+    #[prost(uint64, tag = "4")]
+    pub(crate) rows: u64,
+    #[prost(double, tag = "5")]
+    pub(crate) rows_per_second: f64,
+    #[prost(double, tag = "6")]
+    pub(crate) wait_share: f64,
+    #[prost(uint64, tag = "7")]
+    pub(crate) leases: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) attempts: u64,
+    #[prost(uint64, tag = "9")]
+    pub(crate) buffer_bytes: u64,
+    #[prost(uint64, tag = "10")]
+    pub(crate) buffer_limit: u64,
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) set_aside: Vec<SetAsideWorker>,
+}
+
+/// A worker to which a client gives no leases.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct SetAsideWorker {
+    #[prost(string, tag = "1")]
+    pub(crate) worker: String,
+    #[prost(string, tag = "2")]
+    pub(crate) cause: String,
+}
+
+/// The state of a worker, which follows [`WatchAnswer`] every second.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct WorkerState {
+    #[prost(string, tag = "1")]
+    pub(crate) release: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) slots: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) busy: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) leases: u64,
+    #[prost(uint64, tag = "5")]
+    pub(crate) rows: u64,
+    #[prost(uint64, tag = "6")]
+    pub(crate) memory_bytes: u64,
+    #[prost(uint64, tag = "7")]
+    pub(crate) buffer_bytes: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) buffer_limit: u64,
+    #[prost(uint64, tag = "9")]
+    pub(crate) open_jobs: u64,
+    #[prost(uint64, tag = "10")]
+    pub(crate) job_hits: u64,
+    #[prost(uint64, tag = "11")]
+    pub(crate) job_misses: u64,
+}
+
+/// The status of a cluster, as JSON.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct StatusText {
+    #[prost(string, tag = "1")]
+    pub(crate) json: String,
 }
 
 /// The workers that run leases.

@@ -2,28 +2,31 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista_core::ids::new_instance_id;
 use ballista_executor::flight_service::BallistaFlightService;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use super::blob_source::SchedulerBlobs;
 use super::board::lock;
-use super::connection::{MAX_REQUESTS, describe, endpoint};
+use super::error::describe;
 use super::execution::LeaseComputer;
 use super::executor::{ExecutorSetup, runtime_env};
 use super::flight::WorkerFlight;
+use super::front::TaskFront;
+use super::gateway::WORKER_PREFIX;
+use super::metrics::WorkerMetrics;
 use super::result_store::ResultStore;
 use super::rpc::ClusterClient;
 use super::security::Credential;
 use super::task::{self, OwnRuntime};
+use super::worker_server::{listen, routes, serve, serve_http};
 use super::{StartError, WorkerOptions};
 use crate::engine::WorkerId;
 use crate::handler::LeaseHandler;
@@ -38,6 +41,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub struct Worker {
     id: Arc<Mutex<String>>,
     address: SocketAddr,
+    http_address: Option<SocketAddr>,
     work_dir: Arc<Path>,
     stop: watch::Sender<bool>,
     supervisor: Option<JoinHandle<()>>,
@@ -55,16 +59,13 @@ impl Worker {
     ) -> Result<Self, StartError> {
         let credential = options.security.credential()?;
         check(&options)?;
-        let listen_error = |source| StartError::Listen {
-            address: options.listen,
-            source,
-        };
-        let listener = TcpListener::bind(options.listen).map_err(listen_error)?;
-        listener.set_nonblocking(true).map_err(listen_error)?;
-        let address = listener.local_addr().map_err(listen_error)?;
+        let server = options.security.server()?;
+        let (listener, address) = listen(options.listen)?;
+        let http = options.http_listen.map(listen).transpose()?;
+        let http_address = http.as_ref().map(|(_, address)| *address);
         let start_error = |error: std::io::Error| StartError::Start(error.to_string());
         let runtime = OwnRuntime::new("forebay-worker", options.threads).map_err(start_error)?;
-        let id = Arc::new(Mutex::new(new_instance_id()));
+        let id = Arc::new(Mutex::new(new_id()));
         let folder = options.work_dir.clone().unwrap_or_else(std::env::temp_dir);
         // It is removed at the end, so it must belong to this worker alone.
         let work_dir: Arc<Path> = folder.join(format!("forebay-worker-{}", lock(&id))).into();
@@ -76,11 +77,12 @@ impl Worker {
             id: Arc::clone(&id),
             work_dir: Arc::clone(&work_dir),
         };
-        let serve = async move { service.start(listener, address, stopped) };
+        let serve = async move { service.start((server, listener), address, http, stopped) };
         let supervisor = Some(runtime.run(serve).await.map_err(start_error)??);
         Ok(Self {
             id,
             address,
+            http_address,
             work_dir,
             stop,
             supervisor,
@@ -91,6 +93,11 @@ impl Worker {
     /// Returns the address at which results are fetched.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address of the probes and of the metrics; `None` if there are none.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
     }
 
     /// Returns the worker's name now. It changes when the scheduler was away for long.
@@ -104,7 +111,7 @@ impl Worker {
         if let Some(supervisor) = self.supervisor.take()
             && supervisor.await.is_err()
         {
-            log::warn!("the worker did not end in order");
+            tracing::warn!("the worker did not end in order");
         }
         self.runtime.stop().await;
     }
@@ -116,7 +123,7 @@ impl Drop for Worker {
         if let Err(error) = std::fs::remove_dir_all(&self.work_dir)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            log::warn!("cannot remove {}: {error}", self.work_dir.display());
+            tracing::warn!("cannot remove {}: {error}", self.work_dir.display());
         }
     }
 }
@@ -134,22 +141,31 @@ impl WorkerService {
     /// Starts to serve results, and to keep an executor running. Returns the task of the latter.
     fn start(
         self,
-        listener: TcpListener,
+        (server, listener): (Server, TcpListener),
         address: SocketAddr,
+        http: Option<(TcpListener, SocketAddr)>,
         stop: watch::Receiver<bool>,
     ) -> Result<JoinHandle<()>, StartError> {
         let start_error = |error: &dyn std::error::Error| StartError::Start(describe(error));
         let options = &self.options;
         let runtime = Handle::current();
         let results = Arc::new(ResultStore::new(options.result_capacity));
-        let channel = endpoint(&options.scheduler)
+        let dialer = options.security.dialer();
+        let metrics = WorkerMetrics::new(
+            options.slots,
+            Arc::clone(&self.handler),
+            Arc::clone(&results),
+        )
+        .map_err(|e| start_error(&e))?;
+        let channel = dialer
+            .endpoint(&options.scheduler)
             .map_err(StartError::Option)?
             .connect_lazy();
         let scheduler = ClusterClient::new(channel, self.credential.clone());
+        let front = TaskFront::default();
         let setup = ExecutorSetup {
             scheduler: options.scheduler.clone(),
             slots: options.slots,
-            bind: options.listen.ip(),
             advertise: options
                 .advertise
                 .clone()
@@ -160,32 +176,56 @@ impl WorkerService {
             computer: LeaseComputer {
                 handler: Arc::clone(&self.handler),
                 blobs: Arc::new(SchedulerBlobs {
-                    scheduler,
+                    scheduler: scheduler.clone(),
                     max_blob: options.max_blob,
                 }),
                 results: Arc::clone(&results),
+                metrics: metrics.clone(),
             },
+            dialer,
+            front: front.clone(),
+            cluster: scheduler,
         };
+        let is_ready = Arc::new(AtomicBool::new(false));
+        if let Some((listener, address)) = http {
+            // The address is loopback, or TLS or `insecure` is set.
+            let server = if address.ip().is_loopback() {
+                Server::builder()
+            } else {
+                options.security.server()?
+            };
+            let listener = tokio::net::TcpListener::from_std(listener);
+            let listener = listener.map_err(|e| start_error(&e))?;
+            let routes = routes(&metrics, &self.credential, &is_ready);
+            let serve = serve_http(server, listener, routes);
+            drop(task::start(&runtime, "serving metrics", serve));
+        }
         let listener = tokio::net::TcpListener::from_std(listener).map_err(|e| start_error(&e))?;
         let flight = WorkerFlight {
             ballista: BallistaFlightService::new(self.work_dir.to_string_lossy().into_owned()),
             results: Arc::clone(&results),
             credential: self.credential,
+            metrics,
             id: Arc::clone(&self.id),
         };
         drop(task::start(
             &runtime,
             "serving results",
-            serve(listener, flight),
+            serve(server, listener, flight, front),
         ));
         let evict = evict(results, options.result_timeout);
         drop(task::start(&runtime, "evicting results", evict));
         Ok(task::start(
             &runtime,
             "keeping an executor",
-            supervise(setup, self.id, stop),
+            supervise(setup, self.id, is_ready, stop),
         ))
     }
+}
+
+/// Returns a name for an executor.
+fn new_id() -> String {
+    format!("{WORKER_PREFIX}{}", new_instance_id())
 }
 
 /// Fails if an option is out of range.
@@ -196,10 +236,15 @@ fn check(options: &WorkerOptions) -> Result<(), StartError> {
         listen,
         advertise,
         security,
+        http_listen,
         ..
     } = options;
     security.check_address(*listen)?;
-    endpoint(scheduler).map_err(StartError::Option)?;
+    if let Some(address) = http_listen {
+        security.check_address(*address)?;
+    }
+    let dialer = security.dialer();
+    dialer.endpoint(scheduler).map_err(StartError::Option)?;
     if *slots == 0 {
         return Err(StartError::Option(
             "a worker needs at least one slot".to_owned(),
@@ -215,22 +260,6 @@ fn check(options: &WorkerOptions) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Serves results to clients, and the data of other jobs to executors.
-async fn serve(listener: tokio::net::TcpListener, flight: WorkerFlight) {
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    // TLS belongs here: `Server::tls_config`.
-    let server = Server::builder()
-        .max_concurrent_streams(MAX_REQUESTS)
-        .add_service(FlightServiceServer::new(flight))
-        .serve_with_incoming(incoming);
-    if let Err(error) = server.await {
-        log::error!(
-            "the worker does not serve results any more: {}",
-            describe(&error)
-        );
-    }
-}
-
 /// Drops results that nobody fetches.
 async fn evict(results: Arc<ResultStore>, timeout: Duration) {
     let mut ticks = tokio::time::interval((timeout / 10).max(Duration::from_millis(10)));
@@ -242,20 +271,36 @@ async fn evict(results: Arc<ResultStore>, timeout: Duration) {
 
 /// Keeps an executor running until `stop` becomes `true`. Each one has an id of its own, because
 /// Ballista refuses the id of an executor that it has not given up yet.
-async fn supervise(setup: ExecutorSetup, id: Arc<Mutex<String>>, mut stop: watch::Receiver<bool>) {
+async fn supervise(
+    setup: ExecutorSetup,
+    id: Arc<Mutex<String>>,
+    is_ready: Arc<AtomicBool>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut pause = FIRST_PAUSE;
+    let mut last_cause = String::new();
     while !*stop.borrow() {
         let name = lock(&id).clone();
         let mut is_registered = false;
         let end = setup
-            .run(name.clone(), &mut stop, || is_registered = true)
+            .run(name.clone(), &mut stop, || {
+                is_registered = true;
+                is_ready.store(true, Ordering::Relaxed);
+                tracing::info!(worker = name, "the worker has registered");
+            })
             .await;
+        is_ready.store(false, Ordering::Relaxed);
         if is_registered {
-            log::info!("worker {name} has ended: {end}");
+            tracing::info!(worker = name, cause = end, "the executor has ended");
             pause = FIRST_PAUSE;
-            *lock(&id) = new_instance_id();
+            last_cause.clear();
+            *lock(&id) = new_id();
         } else {
-            log::debug!("worker {name} has not started: {end}");
+            // It is tried again and again.
+            if end != last_cause {
+                tracing::warn!(worker = name, "the worker waits: {end}");
+            }
+            last_cause = end;
         }
         // Without a wait, the next try would come at once.
         let _ = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;

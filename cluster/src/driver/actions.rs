@@ -117,23 +117,30 @@ impl<C: LeaseCodec, S> LeaseStream<C, S> {
         };
         let decoded = outcome.and_then(|output| {
             let worker = output.worker.clone();
+            let rows = output.batches.iter().map(|batch| batch.num_rows() as u64);
+            let rows: u64 = rows.sum();
             match self.codec.decode(&lease.segments, output) {
-                Ok(results) => Ok((worker, results)),
+                Ok(results) => Ok((worker, results, rows)),
                 Err(cause) => Err(EngineError::WorkerUnfit { worker, cause }),
             }
         });
         match decoded {
-            Ok((worker, results)) => self.send(WindowEvent::AttemptDone {
-                attempt,
-                worker,
-                results: results.segments,
-                took: results.took,
-            }),
+            Ok((worker, results, rows)) => {
+                self.meter.add_rows(rows);
+                self.send(WindowEvent::AttemptDone {
+                    attempt,
+                    worker,
+                    results: results.segments,
+                    took: results.took,
+                });
+            }
             Err(error) => {
                 let warning = error.to_string();
                 // While the scheduler is away, each lease fails with the same error many times.
                 if self.last_warning.as_ref() != Some(&warning) {
-                    log::warn!("an attempt to compute a lease failed, and is repeated: {warning}");
+                    tracing::warn!(
+                        "an attempt to compute a lease failed, and is repeated: {warning}"
+                    );
                     self.last_warning = Some(warning);
                 }
                 self.send(WindowEvent::AttemptFailed { attempt, error });

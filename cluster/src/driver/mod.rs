@@ -1,11 +1,13 @@
 //! Runs a window of leases over an engine.
 
 mod actions;
+mod meter;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,8 +16,9 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use self::meter::StreamMeter;
 use crate::codec::LeaseCodec;
-use crate::engine::{EngineError, LeaseEngine, LeaseOutput, WorkerId};
+use crate::engine::{EngineError, LeaseEngine, LeaseOutput, StreamReport, WorkerId};
 use crate::error::ClusterError;
 use crate::window::{
     AttemptId, LeaseSegment, LeaseWindow, SegmentInfo, WindowEvent, WindowSettings, WindowStatus,
@@ -23,6 +26,9 @@ use crate::window::{
 
 /// Time between two looks at the list of workers.
 const WORKERS_PERIOD: Duration = Duration::from_secs(1);
+
+/// Number of streams of this process.
+static STREAMS: AtomicU64 = AtomicU64::new(0);
 
 /// The result of a segment.
 #[derive(Debug, Clone)]
@@ -69,6 +75,9 @@ pub struct LeaseStream<C: LeaseCodec, S> {
     is_lent: bool,
     error: Option<ClusterError>,
     has_ended: bool,
+    /// Number of the stream in this process.
+    number: u64,
+    meter: StreamMeter,
     /// Text of the last warning about a failed attempt.
     last_warning: Option<String>,
 }
@@ -105,8 +114,11 @@ where
         is_lent: false,
         error: None,
         has_ended: false,
+        number: STREAMS.fetch_add(1, Ordering::Relaxed),
+        meter: StreamMeter::default(),
         last_warning: None,
     };
+    stream.report(false);
     stream.act();
     stream
 }
@@ -129,6 +141,25 @@ impl<C: LeaseCodec, S> LeaseStream<C, S> {
     /// Returns the status of the window.
     pub fn status(&self) -> WindowStatus {
         self.window.status()
+    }
+
+    /// Tells the engine the state of the stream.
+    fn report(&mut self, has_ended: bool) {
+        let status = self.window.status();
+        let reading = self.meter.read(self.started.elapsed());
+        self.engine.report(StreamReport {
+            stream: self.number,
+            job: None,
+            rows: reading.rows,
+            rows_per_second: reading.rows_per_second,
+            wait_share: reading.wait_share,
+            leases: status.leases as u64,
+            attempts: status.attempts as u64,
+            buffer_bytes: status.used_bytes,
+            buffer_limit: status.bound_bytes,
+            set_aside: status.set_aside,
+            has_ended,
+        });
     }
 
     /// Ends the stream before segment `sequence`, or behind the results that are ready if there are
@@ -195,6 +226,7 @@ where
             has_news = true;
         }
         if let Poll::Ready(list) = self.list.poll_unpin(cx) {
+            self.report(false);
             self.list = list_workers(Arc::clone(&self.engine), Instant::now() + WORKERS_PERIOD);
             has_news = true;
             match list {
@@ -203,7 +235,7 @@ where
                     self.send(WindowEvent::WorkersChanged(workers));
                 }
                 Ok(_) => {}
-                Err(error) => log::debug!("the workers are unknown: {error}"),
+                Err(error) => tracing::debug!("the workers are unknown: {error}"),
             }
         }
         has_news |= self.poll_segments(cx);
@@ -233,15 +265,25 @@ where
             self.send(WindowEvent::Consumed);
         }
         while !self.has_ended && self.poll_events(cx) && self.delivered.is_empty() {}
+        let now = self.started.elapsed();
         if let Some(result) = self.delivered.pop_front() {
+            self.meter.resume(now);
             self.is_lent = true;
             return Poll::Ready(Some(Ok(result)));
         }
         if !self.has_ended {
+            self.meter.wait(now);
             return Poll::Pending;
         }
+        self.meter.resume(now);
         self.attempts.clear();
         Poll::Ready(self.error.take().map(Err))
+    }
+}
+
+impl<C: LeaseCodec, S> Drop for LeaseStream<C, S> {
+    fn drop(&mut self) {
+        self.report(true);
     }
 }
 

@@ -7,10 +7,17 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test waits for the tasks that it starts")]
 
+mod authority;
 mod blobs;
 mod faults;
+mod garbage;
 mod leases;
 mod process;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../chaos/rng.rs"]
+mod rng;
 mod soak;
+mod status;
 mod stock;
 mod support;
+mod tls;

@@ -31,7 +31,9 @@ async fn a_grouped_aggregate_with_a_shuffle_runs_beside_leases() {
     });
     let leases: Vec<_> = leases.collect();
 
-    let batches = within("a stock job", grouped_counts(&cluster)).await;
+    let url = format!("http://{}", cluster.scheduler.address());
+    let counted = grouped_counts(url, SessionConfig::new_with_ballista());
+    let batches = within("a stock job", counted).await;
     let mut counts = BTreeMap::new();
     for batch in &batches {
         let keys = batch.column(0).as_primitive::<UInt64Type>();
@@ -53,8 +55,8 @@ async fn a_grouped_aggregate_with_a_shuffle_runs_beside_leases() {
 }
 
 /// Counts the rows of four partitions by a key with seven values.
-async fn grouped_counts(cluster: &TestCluster) -> Vec<RecordBatch> {
-    let config = SessionConfig::new_with_ballista().with_target_partitions(4);
+pub(crate) async fn grouped_counts(url: String, config: SessionConfig) -> Vec<RecordBatch> {
+    let config = config.with_target_partitions(4);
     let context = SessionContext::new_with_config(config.clone());
     let batch = numbers((0..70).map(|number| number % 7));
     let partitions = vec![vec![batch]; 4];
@@ -80,7 +82,7 @@ async fn grouped_counts(cluster: &TestCluster) -> Vec<RecordBatch> {
         BallistaPhysicalExtensionCodec::default(),
     );
     let stream = execute_physical_plan::<PhysicalPlanNode>(
-        format!("http://{}", cluster.scheduler.address()),
+        url,
         &settings,
         plan,
         &codec,

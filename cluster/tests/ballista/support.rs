@@ -260,11 +260,17 @@ pub(crate) fn dictionaries() -> Vec<RecordBatch> {
     vec![batch([Some("a"), None]), batch([Some("b"), Some("c")])]
 }
 
-/// Returns the answer to an HTTP request.
+/// Returns the answer to an HTTP request without a token.
 pub(crate) async fn http_get(address: SocketAddr, path: &str) -> String {
+    http_get_with(address, path, "").await
+}
+
+/// Returns the answer to an HTTP request with `headers`, each of which ends its line.
+pub(crate) async fn http_get_with(address: SocketAddr, path: &str, headers: &str) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");
     connection.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     within("an answer", connection.read_to_end(&mut answer))
