@@ -22,14 +22,17 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, ListArray, RecordBatch};
 use arrow::datatypes::Int32Type;
 
-/// Setup commands on the pages, which this test does not run, since they build or test the whole
-/// project.
-const SET_UP: [&str; 7] = [
+/// Setup commands on the pages, which this test does not run: they build or test the whole project,
+/// or start a cluster on a fixed port and use it.
+const SET_UP: [&str; 10] = [
     "cargo test --workspace --features cluster",
     "cargo install --path .",
     "cargo install --path . --features cluster",
     "forebay cluster --workers 2",
     "forebay run -f train.sql --digest --cluster 127.0.0.1:7100",
+    "forebay scheduler --listen 127.0.0.1:7100",
+    "forebay worker --scheduler 127.0.0.1:7100",
+    "forebay explain -f train.sql --cluster 127.0.0.1:7100",
     "pip install ./python",
     "python/run-tests",
 ];
