@@ -12,6 +12,7 @@ use crate::saved::SavedPlan;
 use crate::wire::frame::{Reader, framed, framed_as, payload, put_part};
 use crate::wire::read_expr::read_exprs;
 use crate::wire::read_plan::PlanReader;
+use crate::wire::version::VERSION;
 use crate::wire::write_plan::PlanWriter;
 
 const PLAIN: &str = "SELECT id, name FROM t WHERE id > 1 SHUFFLE GLOBALLY SEED 7 BATCH 2";
@@ -111,7 +112,7 @@ async fn one_source_of_two_scans_is_opened_once() {
 async fn another_release_version_or_function_set_is_refused() {
     let bytes = encoded(&compiled(PLAIN).await);
     let sent = payload(&bytes, MAX_BYTES).unwrap();
-    let error = refusal(&framed_as(1, "9.9.9", sent)).await;
+    let error = refusal(&framed_as(VERSION, "9.9.9", sent)).await;
     assert!(error.contains("sent by forebay 9.9.9"), "{error}");
     let error = refusal(&framed_as(7, "9.9.9", sent)).await;
     assert!(error.contains("format version 7"), "{error}");
