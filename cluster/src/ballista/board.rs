@@ -27,7 +27,7 @@ pub(crate) struct RegisteredWorker {
 /// Knowledge about a registered worker that changes often, and concerns no lease.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkerNote {
-    /// What the worker said last.
+    /// The latest report of the worker.
     pub(crate) state: WorkerState,
     /// The reason why no leases are given to it.
     pub(crate) refused: Option<String>,
