@@ -66,8 +66,8 @@ impl RemoteSource {
         };
         let mut failures: Vec<(WorkerId, SegmentFailure)> = Vec::new();
         loop {
-            let avoid: Vec<WorkerId> = failures.iter().map(|(of, _)| of.clone()).collect();
-            let (output, reply) = reader.ask(SourceAction::Open, avoid.clone()).await?;
+            let avoid = avoid_of(&failures);
+            let (output, reply) = reader.ask(SourceAction::Open, avoid).await?;
             let failure = match reply {
                 Ok(SourceReply::Opened {
                     schema,
