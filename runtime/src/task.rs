@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
 /// Returns the message of a panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+pub fn panic_message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

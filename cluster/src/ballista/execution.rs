@@ -15,12 +15,12 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::prelude::SessionConfig;
+use forebay_runtime::task::panic_message;
 use futures::FutureExt;
 
 use super::lease::LeaseExec;
 use super::metrics::WorkerMetrics;
 use super::result_store::{LeaseOutcome, ResultStore};
-use super::task::panic_message;
 use crate::handler::{BlobSource, HandlerError, LeaseHandler};
 
 /// Handler of the leases of a worker, with the store of their results.

@@ -3,24 +3,15 @@
 //! No other module of this crate starts tasks or runtimes. `clippy.toml` forbids the functions that
 //! do, because a task that panics drops what it owns without a word.
 
-use std::any::Any;
 use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use forebay_runtime::task::panic_message;
 use futures::FutureExt;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
-
-/// Returns the message of a panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
-}
 
 /// Starts a task that ends by itself or with its runtime. A panic of the task is logged.
 pub(crate) fn start(
