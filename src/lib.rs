@@ -32,8 +32,10 @@
 //! ```
 
 pub mod calibrate;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "cluster-client")]
 mod cluster;
+#[cfg(feature = "cluster-client")]
+mod cluster_access;
 mod compile;
 mod error;
 mod explain;
@@ -46,12 +48,14 @@ mod run;
 mod session;
 mod which;
 
+#[cfg(feature = "cluster-client")]
+pub use cluster_access::ClusterAccess;
 pub use error::{Error, Result};
 pub use explain::{Explanation, WhyNotAnswer};
 /// The crate that runs segments on other machines.
-#[cfg(feature = "cluster")]
+#[cfg(feature = "cluster-client")]
 pub use forebay_cluster;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "cluster-client")]
 pub use forebay_cluster::Cluster;
 pub use forebay_planner::builder;
 pub use forebay_planner::clauses;

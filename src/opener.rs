@@ -11,7 +11,7 @@ pub(crate) struct JobOpener {
     /// The object stores that caches may use.
     pub(crate) stores: Stores,
     /// The cluster that computes rows; `None` if this process computes them.
-    #[cfg(feature = "cluster")]
+    #[cfg(feature = "cluster-client")]
     pub(crate) cluster: Option<crate::Cluster>,
 }
 
@@ -22,7 +22,7 @@ impl JobOpener {
     /// Fails if the data cannot be read, if `config` does not fit the pipeline, or if the pipeline
     /// cannot be sent to the workers of the cluster.
     pub(crate) async fn open(&self, compiled: &Compiled, config: &RunConfig) -> Result<JobRun> {
-        #[cfg(feature = "cluster")]
+        #[cfg(feature = "cluster-client")]
         if let Some(cluster) = &self.cluster {
             let mut config = config.clone();
             let engine = crate::cluster::engine(cluster, compiled, &config)?;

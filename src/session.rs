@@ -87,7 +87,7 @@ impl Session {
     /// those of the workers, and relative ones start at this process's folder. This process makes
     /// the batches, and needs no access to the data. Streams, tokens and dead letters are those of
     /// a session without a cluster.
-    #[cfg(feature = "cluster")]
+    #[cfg(feature = "cluster-client")]
     pub fn on_cluster(cluster: crate::Cluster) -> Self {
         let resolver = forebay_cluster::ClusterResolver::new(cluster.clone());
         let opener = JobOpener {

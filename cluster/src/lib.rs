@@ -6,7 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`engine`], [`handler`] | the traits of an engine that carries leases, and of the code that computes them on a worker |
-//! | [`in_process`], `ballista` | engines: workers in this process; workers of an Apache DataFusion Ballista cluster (feature `ballista`) |
+//! | [`in_process`], `ballista` | engines: workers in this process; workers of an Apache DataFusion Ballista cluster (feature `client`; its scheduler and workers are in the feature `ballista`) |
 //! | [`lease`], [`job_spec`] | messages of the client to the workers: segments to compute, and their job |
 //! | [`request`], [`source_request`] | requests to workers: leases, and requests about sources |
 //! | [`message`], [`failure`] | errors of messages; errors of segments as data |
@@ -18,7 +18,7 @@
 //! | [`codec`], [`driver`] | encoding of leases; running a window over an engine |
 //! | [`error`](mod@error) | errors of a run on a cluster |
 
-#[cfg(feature = "ballista")]
+#[cfg(feature = "client")]
 pub mod ballista;
 mod call;
 pub mod client;

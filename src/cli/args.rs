@@ -72,8 +72,8 @@ pub(crate) enum Command {
     #[cfg(feature = "cluster")]
     Cluster(super::cluster_args::ClusterArgs),
     /// Show the clients, jobs and workers of a cluster
-    #[cfg(feature = "cluster")]
-    Status(super::cluster_args::StatusArgs),
+    #[cfg(feature = "cluster-client")]
+    Status(super::access_args::StatusArgs),
     /// Run SQL statements: in a shell with history and completion, or from a file or pipe
     Sql(SqlArgs),
 }
@@ -99,12 +99,12 @@ pub(crate) struct Statements {
 pub(crate) struct Machines {
     /// Have the workers of a cluster read the data and compute the rows: host and port of its
     /// scheduler
-    #[cfg(feature = "cluster")]
+    #[cfg(feature = "cluster-client")]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) cluster: Option<String>,
-    #[cfg(feature = "cluster")]
+    #[cfg(feature = "cluster-client")]
     #[command(flatten)]
-    pub(crate) security: super::cluster_args::SecurityArgs,
+    pub(crate) security: super::access_args::SecurityArgs,
 }
 
 /// Settings of a run. With relax = 'none', the stream depends on no setting but the seed and the

@@ -1,51 +1,24 @@
 //! `forebay scheduler`, `forebay worker` and `forebay cluster`: the processes of a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use forebay_cluster::ballista::{
-    BallistaEngine, EngineOptions, Scheduler, SchedulerOptions, Security, TlsSettings, Worker,
-    WorkerOptions,
-};
+use forebay::ClusterAccess;
+use forebay_cluster::ballista::{Scheduler, SchedulerOptions, Security, Worker, WorkerOptions};
 use forebay_cluster::job_handler::JobHandler;
 use forebay_cluster::jobs::JobSettings;
-use forebay_cluster::{Cluster, WindowSettings};
 use tokio::process::{Child, Command};
 
-use super::cluster_args::{
-    ClusterArgs, LogFormat, SchedulerArgs, SecurityArgs, TlsArgs, WorkerArgs,
-};
+use super::cluster_args::{ClusterArgs, LogFormat, SchedulerArgs, WorkerArgs};
 use super::failure::CommandFailure;
 use super::log_records::announce;
-
-/// Environment variable with the secret that the processes of a cluster share.
-const TOKEN: &str = "FOREBAY_CLUSTER_TOKEN";
-
-/// Environment variables with the values of `--tls-cert`, `--tls-key` and `--tls-ca`.
-const TLS_CERT: &str = "FOREBAY_TLS_CERT";
-const TLS_KEY: &str = "FOREBAY_TLS_KEY";
-const TLS_CA: &str = "FOREBAY_TLS_CA";
-
-/// Returns the cluster whose scheduler listens on `address`.
-pub(crate) fn connect(address: &str, args: &SecurityArgs) -> Result<Cluster, CommandFailure> {
-    let engine = engine(address, args)?;
-    Ok(Cluster::new(Arc::new(engine), WindowSettings::default()))
-}
-
-/// Returns a client of the scheduler on `address`.
-pub(crate) fn engine(address: &str, args: &SecurityArgs) -> Result<BallistaEngine, CommandFailure> {
-    let mut options = EngineOptions::new(address);
-    options.security = security(&args.tls, args.insecure)?;
-    BallistaEngine::new(&options).map_err(|error| usage(&error))
-}
 
 /// Runs a scheduler until a signal arrives.
 pub(crate) async fn scheduler(args: SchedulerArgs) -> Result<(), CommandFailure> {
     let mut options = SchedulerOptions::new(args.listen);
     options.advertise = args.advertise;
-    options.security = security(&args.security.tls, args.security.insecure)?;
+    options.security = security(&args.security.access())?;
     let scheduler = Scheduler::start(options)
         .await
         .map_err(|error| usage(&error))?;
@@ -61,7 +34,7 @@ pub(crate) async fn worker(args: WorkerArgs) -> Result<(), CommandFailure> {
     options.listen = args.listen;
     options.advertise = args.advertise;
     options.http_listen = args.http;
-    options.security = security(&args.security.tls, args.security.insecure)?;
+    options.security = security(&args.security.access())?;
     let handler = JobHandler::new(JobSettings {
         threads: args.threads.map(std::num::NonZeroUsize::get),
         memory_limit: args.memory_limit,
@@ -84,9 +57,10 @@ pub(crate) async fn worker(args: WorkerArgs) -> Result<(), CommandFailure> {
 /// Runs a scheduler, and workers in processes of their own, on this machine until a signal arrives
 /// or a worker ends.
 pub(crate) async fn cluster(args: ClusterArgs) -> Result<(), CommandFailure> {
+    let access = args.tls.access();
     let mut options =
         SchedulerOptions::new(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), args.port));
-    options.security = security(&args.tls, false)?;
+    options.security = security(&access)?;
     let scheduler = Scheduler::start(options)
         .await
         .map_err(|error| usage(&error))?;
@@ -102,14 +76,7 @@ pub(crate) async fn cluster(args: ClusterArgs) -> Result<(), CommandFailure> {
             command.args(["--memory-limit", &limit.to_string()]);
         }
         // They inherit the variables.
-        let TlsArgs {
-            tls_cert,
-            tls_key,
-            tls_ca,
-        } = &args.tls;
-        for (variable, file) in [(TLS_CERT, tls_cert), (TLS_KEY, tls_key), (TLS_CA, tls_ca)] {
-            command.envs(file.as_ref().map(|file| (variable, file)));
-        }
+        command.envs(access.files());
         if args.log.log_format == LogFormat::Json {
             command.args(["--log-format", "json"]);
         }
@@ -127,25 +94,9 @@ pub(crate) async fn cluster(args: ClusterArgs) -> Result<(), CommandFailure> {
     Err(CommandFailure::Run(message))
 }
 
-/// Returns the access that arguments and environment variables give. An argument goes before its
-/// variable.
-fn security(args: &TlsArgs, insecure: bool) -> Result<Security, CommandFailure> {
-    let file = |argument: &Option<PathBuf>, variable| {
-        let of_variable = || std::env::var_os(variable).filter(|value| !value.is_empty());
-        argument
-            .clone()
-            .or_else(|| of_variable().map(PathBuf::from))
-    };
-    let tls = TlsSettings::load(
-        file(&args.tls_cert, TLS_CERT).as_deref(),
-        file(&args.tls_key, TLS_KEY).as_deref(),
-        file(&args.tls_ca, TLS_CA).as_deref(),
-    );
-    Ok(Security {
-        token: std::env::var(TOKEN).ok().filter(|token| !token.is_empty()),
-        tls: tls.map_err(|error| usage(&error))?,
-        insecure,
-    })
+/// Returns the access rules of a process with `access`.
+fn security(access: &ClusterAccess) -> Result<Security, CommandFailure> {
+    access.security().map_err(|error| usage(&error))
 }
 
 fn usage(error: &dyn std::fmt::Display) -> CommandFailure {

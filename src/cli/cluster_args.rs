@@ -1,42 +1,12 @@
-//! Arguments of the commands that start the processes of a cluster or show its status.
+//! Arguments of the commands that start the processes of a cluster.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
+use super::access_args::{SCHEDULER, SecurityArgs, TlsArgs};
 use super::units::parse_bytes;
-
-/// Address of the scheduler, unless an argument says otherwise.
-const SCHEDULER: &str = "127.0.0.1:7100";
-
-/// Files of the certificates of a process.
-#[derive(Debug, Default, ClapArgs)]
-pub(crate) struct TlsArgs {
-    /// Certificate of this process and its chain, in PEM, for the encrypted connections of a
-    /// cluster. Also FOREBAY_TLS_CERT
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Private key of --tls-cert, in PEM. Also FOREBAY_TLS_KEY
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Certificates of the authorities that sign the certificates of a cluster, in PEM. Schedulers
-    /// and workers then accept only processes with a certificate. Also FOREBAY_TLS_CA
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_ca: Option<PathBuf>,
-}
-
-/// Access to a cluster. The variable FOREBAY_CLUSTER_TOKEN holds the secret of the cluster, if it
-/// has one.
-#[derive(Debug, Default, ClapArgs)]
-pub(crate) struct SecurityArgs {
-    #[command(flatten)]
-    pub(crate) tls: TlsArgs,
-    /// Allow connections between the machines of a cluster that are not encrypted
-    #[arg(long)]
-    pub(crate) insecure: bool,
-}
 
 /// Format of the log on standard error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -124,18 +94,6 @@ pub(crate) struct ClusterArgs {
     pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct StatusArgs {
-    /// Host and port of the cluster's scheduler
-    #[arg(long, value_name = "HOST:PORT", default_value = SCHEDULER)]
-    pub(crate) cluster: String,
-    /// Print one JSON object instead of tables
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) security: SecurityArgs,
 }
 
 /// Parses `OLD=NEW`.

@@ -5,6 +5,8 @@
 //! command line or the SQL is at fault, and 128 + n if signal n ended the command: 130 after
 //! Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
+#[cfg(feature = "cluster-client")]
+mod access_args;
 mod args;
 mod cache;
 mod calibrate;
@@ -32,7 +34,7 @@ mod script;
 mod session;
 mod shell;
 mod statements;
-#[cfg(feature = "cluster")]
+#[cfg(feature = "cluster-client")]
 mod status;
 mod table;
 mod token;
@@ -130,7 +132,7 @@ fn execute(args: Args, started: Instant) -> Result<(), CommandFailure> {
         Command::Worker(args) => interruptible(&runtime, end, cluster::worker(args)),
         #[cfg(feature = "cluster")]
         Command::Cluster(args) => interruptible(&runtime, end, cluster::cluster(args)),
-        #[cfg(feature = "cluster")]
+        #[cfg(feature = "cluster-client")]
         Command::Status(args) => interruptible(&runtime, end, status::execute(args)),
         Command::Demo(args) => interruptible(&runtime, end, demo::execute(args, quiet, started)),
     };

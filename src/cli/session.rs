@@ -39,12 +39,11 @@ pub(crate) fn open(machines: &Machines) -> Result<Session, CommandFailure> {
 
 /// Creates a session on `machines`.
 fn empty(machines: &Machines) -> Result<Session, CommandFailure> {
-    #[cfg(feature = "cluster")]
+    #[cfg(feature = "cluster-client")]
     if let Some(address) = &machines.cluster {
-        return Ok(Session::on_cluster(super::cluster::connect(
-            address,
-            &machines.security,
-        )?));
+        let cluster = machines.security.access().connect(address);
+        let cluster = cluster.map_err(|error| CommandFailure::Usage(error.to_string()))?;
+        return Ok(Session::on_cluster(cluster));
     }
     let _ = machines;
     Ok(Session::new())

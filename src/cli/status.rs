@@ -5,10 +5,10 @@ use std::time::Duration;
 use forebay_cluster::ballista::{BallistaEngine, ClientStatus, ClusterStatus, WorkerStatus};
 use forebay_cluster::engine::EngineError;
 
-use super::cluster_args::StatusArgs;
+use super::access_args::StatusArgs;
 use super::failure::CommandFailure;
 use super::units::{bytes, count, counted, printable};
-use super::{cluster, console, table};
+use super::{console, table};
 
 /// Characters of a job's hash that are shown.
 const HASH_CHARACTERS: usize = 12;
@@ -19,7 +19,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Shows the status of a cluster.
 pub(crate) async fn execute(args: StatusArgs) -> Result<(), CommandFailure> {
-    let engine = cluster::engine(&args.cluster, &args.security)?;
+    let engine = args.security.access().engine(&args.cluster);
+    let engine = engine.map_err(|error| CommandFailure::Usage(error.to_string()))?;
     let status = ask(&engine).await;
     let status = status.map_err(|error| CommandFailure::Run(error.to_string()))?;
     if args.json {

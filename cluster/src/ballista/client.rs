@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ballista_core::ids::new_instance_id;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, stream};
 use tokio::runtime::Handle;
 use tonic::transport::{Channel, Endpoint};
+use uuid::Uuid;
 
 use super::blob_stream::chunks;
-use super::board::lock;
 use super::client_error::{from_failure, from_status};
 use super::connection::{Dialer, authority};
 use super::fetch::{FetchError, fetch};
+use super::lock::lock;
 use super::rpc::ClusterClient;
 use super::security::Credential;
 use super::task;
@@ -66,7 +66,7 @@ impl BallistaEngine {
     pub fn new(options: &EngineOptions) -> Result<Self, StartError> {
         let dialer = options.security.dialer();
         let shared = Shared {
-            client: new_instance_id(),
+            client: Uuid::new_v4().to_string(),
             endpoint: dialer
                 .endpoint(&options.scheduler)
                 .map_err(StartError::Option)?,

@@ -1,15 +1,12 @@
 //! Connections to the scheduler and to workers.
 
-use std::error::Error;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use ballista_core::extension::EndpointOverrideFn;
 use tonic::transport::Endpoint;
 
 use super::error::describe;
-use super::tls::{TlsSettings, handshake_advice};
+use super::tls::TlsSettings;
 
 /// Time to open a connection.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -25,12 +22,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// HTTP/2 (64 KiB) make a large result wait for the network's round trips.
 const CONNECTION_WINDOW: u32 = 32 << 20;
 const STREAM_WINDOW: u32 = 16 << 20;
-
-/// Number of requests that one connection may have open. Each waiting lease is one.
-pub(crate) const MAX_REQUESTS: u32 = 16 << 10;
-
-/// Bytes of a message between the scheduler and a worker: the leases that start at the same time.
-pub(crate) const MAX_TASKS: u32 = 256 << 20;
 
 /// Returns `host` and `port` as they stand in an address.
 pub(crate) fn authority(host: &str, port: u32) -> String {
@@ -77,32 +68,12 @@ impl Dialer {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_stream_window_size(STREAM_WINDOW))
     }
-
-    /// Returns the function by which Ballista's own connections are encrypted; `None` if they are
-    /// not.
-    pub(crate) fn endpoint_override(&self) -> Option<EndpointOverrideFn> {
-        self.tls.as_ref()?;
-        let dialer = self.clone();
-        Some(Arc::new(move |endpoint: Endpoint| {
-            let authority = endpoint.uri().authority().map_or("", |at| at.as_str());
-            dialer.endpoint(authority).map_err(Into::into)
-        }))
-    }
 }
 
 /// Returns `true` if connections to `host` stay on this machine.
 fn is_loopback(host: &str) -> bool {
     let ip = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || ip.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-}
-
-/// Returns the messages of `error` and of its sources, and what to do about a failed handshake.
-pub(crate) fn explain(error: &dyn Error) -> String {
-    let message = describe(error);
-    match handshake_advice(&message) {
-        Some(advice) => format!("{advice} ({message})"),
-        None => message,
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use prost::Message;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use super::board::lock;
+use super::lock::lock;
 use super::security::Credential;
 use super::wire::{ResultEnd, ResultOutcome};
 use crate::engine::{EngineError, LeaseOutput, WorkerId};

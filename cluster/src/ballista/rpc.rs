@@ -18,7 +18,6 @@ use super::wire::{
 
 pub(crate) const SUBMIT: &str = "/forebay.v1.Cluster/Submit";
 pub(crate) const PUT: &str = "/forebay.v1.Cluster/PutBlob";
-pub(crate) const GET: &str = "/forebay.v1.Cluster/GetBlob";
 pub(crate) const HAS: &str = "/forebay.v1.Cluster/HasBlob";
 pub(crate) const REPORT: &str = "/forebay.v1.Cluster/ReportWorker";
 pub(crate) const WORKERS: &str = "/forebay.v1.Cluster/ListWorkers";
@@ -31,7 +30,7 @@ const MAX_ANSWER: usize = 64 << 20;
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterClient {
     channel: Channel,
-    credential: Credential,
+    pub(crate) credential: Credential,
 }
 
 impl ClusterClient {
@@ -43,22 +42,12 @@ impl ClusterClient {
         }
     }
 
-    /// Returns the same client over another connection.
-    pub(crate) fn over(&self, channel: Channel) -> Self {
-        Self::new(channel, self.credential.clone())
-    }
-
     /// Submits a lease. It is cancelled when the stream is dropped.
     pub(crate) async fn submit(
         &self,
         request: SubmitRequest,
     ) -> Result<Streaming<SubmitEvent>, Status> {
         self.read(SUBMIT, request).await
-    }
-
-    /// Reads a blob.
-    pub(crate) async fn get_blob(&self, name: BlobName) -> Result<Streaming<BlobChunk>, Status> {
-        self.read(GET, name).await
     }
 
     /// Stores a blob.
@@ -121,7 +110,12 @@ impl ClusterClient {
             .into_inner())
     }
 
-    async fn read<M, N>(&self, method: &'static str, message: M) -> Result<Streaming<N>, Status>
+    /// Sends a request whose answer is a stream.
+    pub(crate) async fn read<M, N>(
+        &self,
+        method: &'static str,
+        message: M,
+    ) -> Result<Streaming<N>, Status>
     where
         M: prost::Message + 'static,
         N: prost::Message + Default + 'static,

@@ -7,19 +7,19 @@ use std::time::Duration;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto};
-use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use super::StartError;
 use super::error::describe;
 
 /// Time that a peer has for its handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Certificate and key of a process, and the authorities whose certificates it accepts.
 #[derive(Clone)]
 pub struct TlsSettings {
-    identity: Option<Identity>,
-    authorities: Option<Certificate>,
+    pub(super) identity: Option<Identity>,
+    pub(super) authorities: Option<Certificate>,
     /// Certificates that servers are verified against.
     roots: Certificate,
 }
@@ -70,23 +70,6 @@ impl TlsSettings {
             identity: identity.map(|(chain, key)| Identity::from_pem(chain, key)),
             authorities: authorities.map(Certificate::from_pem),
         }))
-    }
-
-    /// Returns the settings of a server, which asks for clients' certificates if authorities are
-    /// given.
-    pub(crate) fn server(&self) -> Result<ServerTlsConfig, StartError> {
-        let identity = self.identity.clone().ok_or_else(|| {
-            StartError::Option(
-                "a server needs a certificate and its key: add --tls-cert and --tls-key".to_owned(),
-            )
-        })?;
-        let mut config = ServerTlsConfig::new()
-            .identity(identity)
-            .timeout(HANDSHAKE_TIMEOUT);
-        if let Some(authorities) = &self.authorities {
-            config = config.client_ca_root(authorities.clone());
-        }
-        Ok(config)
     }
 
     /// Returns the settings of a client of `host`.

@@ -1,18 +1,9 @@
-//! Messages between clients, the scheduler and workers.
+//! Messages between clients and the scheduler, and results of workers.
 //!
 //! They are written by hand, because the Protocol Buffers compiler is not on every machine that
 //! builds this crate. A number that was once used must not get another meaning.
 
 use bytes::Bytes;
-
-/// Beginning of the Flight tickets of leases' results, before the job's id. Ballista's own tickets
-/// are Protocol Buffers messages, which never begin with a zero byte.
-pub(crate) const TICKET: &[u8] = b"\0forebay.result.";
-
-/// Name of the Flight action by which a worker is watched. The request's body is a
-/// [`WatchRequest`]. The worker answers with a [`WatchAnswer`], and then with its [`WorkerState`]
-/// every second until it ends.
-pub(crate) const WATCH: &str = "forebay.watch";
 
 /// A request to run a lease.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -127,24 +118,6 @@ pub(crate) struct WorkerReport {
     pub(crate) worker: String,
 }
 
-/// The body of [`WATCH`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct WatchRequest {
-    #[prost(string, tag = "1")]
-    pub(crate) worker: String,
-    /// Text that was never used before.
-    #[prost(string, tag = "2")]
-    pub(crate) nonce: String,
-}
-
-/// The answer to a [`WatchRequest`].
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct WatchAnswer {
-    /// Shows that the worker has the token of the cluster, without sending it.
-    #[prost(bytes = "bytes", tag = "1")]
-    pub(crate) proof: Bytes,
-}
-
 /// A request for the workers, with the state of the client that asks. Empty if it runs nothing.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ClientReport {
@@ -180,33 +153,6 @@ pub(crate) struct SetAsideWorker {
     pub(crate) worker: String,
     #[prost(string, tag = "2")]
     pub(crate) cause: String,
-}
-
-/// The state of a worker, which follows [`WatchAnswer`] every second.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct WorkerState {
-    #[prost(string, tag = "1")]
-    pub(crate) release: String,
-    #[prost(uint64, tag = "2")]
-    pub(crate) slots: u64,
-    #[prost(uint64, tag = "3")]
-    pub(crate) busy: u64,
-    #[prost(uint64, tag = "4")]
-    pub(crate) leases: u64,
-    #[prost(uint64, tag = "5")]
-    pub(crate) rows: u64,
-    #[prost(uint64, tag = "6")]
-    pub(crate) memory_bytes: u64,
-    #[prost(uint64, tag = "7")]
-    pub(crate) buffer_bytes: u64,
-    #[prost(uint64, tag = "8")]
-    pub(crate) buffer_limit: u64,
-    #[prost(uint64, tag = "9")]
-    pub(crate) open_jobs: u64,
-    #[prost(uint64, tag = "10")]
-    pub(crate) job_hits: u64,
-    #[prost(uint64, tag = "11")]
-    pub(crate) job_misses: u64,
 }
 
 /// The status of a cluster, as JSON.

@@ -14,9 +14,10 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
-use super::rpc::{GET, HAS, PUT, REPORT, STATUS, SUBMIT, WORKERS};
+use super::blob_source::GET;
 use super::service::ClusterService;
-use super::wire::{BlobChunk, Nothing};
+use crate::ballista::rpc::{HAS, PUT, REPORT, STATUS, SUBMIT, WORKERS};
+use crate::ballista::wire::{BlobChunk, Nothing};
 
 /// The server's side of the service.
 #[derive(Clone)]

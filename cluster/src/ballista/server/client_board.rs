@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::board::lock;
-use super::wire::ClientReport;
+use crate::ballista::lock::lock;
+use crate::ballista::wire::ClientReport;
 
 /// Number of clients that are remembered. A client that comes when there are as many is not shown.
 const CLIENTS: usize = 1024;
@@ -61,8 +61,8 @@ pub(crate) fn shorten(text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::SetAsideWorker;
     use super::*;
+    use crate::ballista::wire::SetAsideWorker;
 
     fn report(client: &str) -> ClientReport {
         ClientReport {

@@ -16,7 +16,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::runtime::Handle;
 
 use super::policy::lease_of;
-use super::task;
+use crate::ballista::task;
 
 /// Time for which the data of a finished job stays on its workers, so that the client can fetch it.
 const DATA_TIMEOUT: Duration = Duration::from_secs(60);

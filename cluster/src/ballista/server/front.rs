@@ -15,9 +15,9 @@ use tonic::server::NamedService;
 use tonic::transport::{Channel, Endpoint};
 use tower::ServiceExt;
 
-use super::board::lock;
-use super::connection::CONNECT_TIMEOUT;
-use super::error::describe;
+use crate::ballista::connection::CONNECT_TIMEOUT;
+use crate::ballista::error::describe;
+use crate::ballista::lock::lock;
 
 /// Passes the calls of the scheduler on to the executor that runs now.
 #[derive(Debug, Clone, Default)]

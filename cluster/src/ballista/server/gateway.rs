@@ -13,7 +13,7 @@ use ballista_core::serde::protobuf::{
 use tonic::{Request, Response, Status};
 
 use super::context::BallistaScheduler;
-use super::security::Credential;
+use crate::ballista::security::Credential;
 
 /// Beginning of the ids of workers. A worker's executor listens on a loopback address, and the
 /// worker passes tasks on to it from its own port.

@@ -20,10 +20,12 @@ use tonic::{Code, Request, Streaming};
 
 use super::board::RegisteredWorker;
 use super::client_board::shorten;
-use super::connection::{CONNECT_TIMEOUT, authority, explain};
+use super::connection::explain;
 use super::context::SchedulerContext;
-use super::task;
-use super::wire::{WATCH, WatchAnswer, WatchRequest, WorkerAddress, WorkerState};
+use super::watch::{WATCH, WatchAnswer, WatchRequest, WorkerState};
+use crate::ballista::connection::{CONNECT_TIMEOUT, authority};
+use crate::ballista::task;
+use crate::ballista::wire::WorkerAddress;
 
 /// Number of times that a worker is tried before it is removed.
 const TRIES: u32 = 2;

@@ -26,12 +26,13 @@ use tokio::sync::{mpsc, watch};
 use tonic::transport::Channel;
 
 use super::codec::LeaseCodec;
-use super::connection::{Dialer, MAX_TASKS, explain};
-use super::error::describe;
+use super::connection::{MAX_TASKS, explain};
 use super::execution::{LeaseComputer, WorkerExecution};
 use super::front::TaskFront;
-use super::rpc::ClusterClient;
-use super::wire::ClientReport;
+use crate::ballista::connection::Dialer;
+use crate::ballista::error::describe;
+use crate::ballista::rpc::ClusterClient;
+use crate::ballista::wire::ClientReport;
 
 /// Interval of heartbeats.
 const HEARTBEAT_SECONDS: u64 = 1;
@@ -125,7 +126,7 @@ impl ExecutorSetup {
         let channel = connecting.connect().await;
         let channel = channel.map_err(|error| failed(explain(&error)))?;
         // A server tells a client that it does not accept its certificate after the handshake.
-        let cluster = self.cluster.over(channel.clone());
+        let cluster = ClusterClient::new(channel.clone(), self.cluster.credential.clone());
         let accepted = cluster.list_workers(ClientReport::default()).await;
         accepted.map_err(|status| failed(explain(&status)))?;
         Ok(channel)

@@ -10,8 +10,8 @@ use axum::routing::get;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, GaugeVec, Opts, Registry, TextEncoder};
 
-use super::security::Credential;
-use super::status::ClusterStatus;
+use crate::ballista::ClusterStatus;
+use crate::ballista::security::Credential;
 
 /// Content type of Prometheus' text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4";

@@ -6,28 +6,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ballista_core::ids::new_instance_id;
 use ballista_executor::flight_service::BallistaFlightService;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
+use uuid::Uuid;
 
+use super::WorkerOptions;
 use super::blob_source::SchedulerBlobs;
-use super::board::lock;
-use super::error::describe;
 use super::execution::LeaseComputer;
 use super::executor::{ExecutorSetup, runtime_env};
 use super::flight::WorkerFlight;
 use super::front::TaskFront;
 use super::gateway::WORKER_PREFIX;
 use super::metrics::WorkerMetrics;
+use super::own_runtime::OwnRuntime;
 use super::result_store::ResultStore;
-use super::rpc::ClusterClient;
-use super::security::Credential;
-use super::task::{self, OwnRuntime};
 use super::worker_server::{listen, routes, serve, serve_http};
-use super::{StartError, WorkerOptions};
+use crate::ballista::StartError;
+use crate::ballista::error::describe;
+use crate::ballista::lock::lock;
+use crate::ballista::rpc::ClusterClient;
+use crate::ballista::security::Credential;
+use crate::ballista::task;
 use crate::engine::WorkerId;
 use crate::handler::LeaseHandler;
 
@@ -225,7 +227,7 @@ impl WorkerService {
 
 /// Returns a name for an executor.
 fn new_id() -> String {
-    format!("{WORKER_PREFIX}{}", new_instance_id())
+    format!("{WORKER_PREFIX}{}", Uuid::new_v4())
 }
 
 /// Fails if an option is out of range.

@@ -14,11 +14,11 @@ use tonic::Status;
 
 use super::board::{LeasePhase, LeaseRecord, WorkerMap};
 use super::context::SchedulerContext;
+use super::flight::TICKET;
 use super::lease::{LeaseDescriptor, LeaseExec};
-use super::task;
-use super::wire::{
-    FailureKind, LeaseFailure, LeaseLocation, SubmitEvent, SubmitRequest, SubmitStep, TICKET,
-    WorkerAddress,
+use crate::ballista::task;
+use crate::ballista::wire::{
+    FailureKind, LeaseFailure, LeaseLocation, SubmitEvent, SubmitRequest, SubmitStep, WorkerAddress,
 };
 
 /// Name of the jobs in Ballista's lists.

@@ -7,7 +7,7 @@ use prometheus::{Counter, IntCounter, IntGauge, Registry};
 
 use super::http::encode;
 use super::result_store::{LeaseOutcome, ResultStore};
-use super::wire::WorkerState;
+use super::watch::WorkerState;
 use crate::handler::LeaseHandler;
 use crate::job_spec::RELEASE;
 

@@ -3,13 +3,23 @@
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tonic::{Code, Status};
+use tonic::{Code, Status, Streaming};
 
-use super::blob_stream::{assemble, next_chunk};
-use super::rpc::ClusterClient;
-use super::wire::BlobName;
+use super::blob_receiver::{assemble, next_chunk};
+use crate::ballista::rpc::ClusterClient;
+use crate::ballista::wire::{BlobChunk, BlobName};
 use crate::engine::BlobHash;
 use crate::handler::{BlobError, BlobSource};
+
+/// The method of the cluster's service that reads a blob.
+pub(crate) const GET: &str = "/forebay.v1.Cluster/GetBlob";
+
+impl ClusterClient {
+    /// Reads a blob.
+    pub(crate) async fn get_blob(&self, name: BlobName) -> Result<Streaming<BlobChunk>, Status> {
+        self.read(GET, name).await
+    }
+}
 
 /// The blobs of a scheduler.
 #[derive(Debug, Clone)]

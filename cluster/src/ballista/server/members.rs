@@ -15,7 +15,7 @@ use ballista_scheduler::state::task_manager::JobInfoCache;
 
 use super::board::Board;
 use super::policy::{LeasePolicy, lease_of};
-use super::wire::WorkerAddress;
+use crate::ballista::wire::WorkerAddress;
 
 /// Ballista's record of executors in memory. It keeps the workers of a [`Board`] current, and
 /// shares the slots between leases, which [`LeasePolicy`] places, and all other jobs.

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, watch};
 
-use super::wire::{WorkerAddress, WorkerState};
-
-/// Locks `mutex`. A panic leaves its value consistent, because no lock here spans two changes
-/// that belong together.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use super::watch::WorkerState;
+use crate::ballista::lock::lock;
+use crate::ballista::wire::WorkerAddress;
 
 /// A registered worker.
 #[derive(Debug, Clone, PartialEq, Eq)]

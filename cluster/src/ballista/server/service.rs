@@ -8,14 +8,16 @@ use futures::{Stream, stream};
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::blob_receiver::{assemble, next_chunk};
 use super::blob_store::BlobStore;
-use super::blob_stream::{assemble, chunks, next_chunk};
-use super::board::lock;
 use super::context::SchedulerContext;
 use super::liveness;
-use super::status::{ClusterStatus, status};
+use super::status::status;
 use super::submission::LeaseJob;
-use super::wire::{
+use crate::ballista::ClusterStatus;
+use crate::ballista::blob_stream::chunks;
+use crate::ballista::lock::lock;
+use crate::ballista::wire::{
     BlobChunk, BlobName, ClientReport, Flag, Nothing, StatusText, SubmitEvent, SubmitRequest,
     WorkerList, WorkerReport,
 };

@@ -12,7 +12,7 @@ use prost::Message;
 use tonic::Status;
 
 use super::result_store::StoredResult;
-use super::wire::{ResultEnd, ResultOutcome};
+use crate::ballista::wire::{ResultEnd, ResultOutcome};
 use crate::handler::HandlerError;
 
 /// Bytes of data in one message. A larger body is cut, and the first message of it announces its

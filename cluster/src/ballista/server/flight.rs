@@ -15,14 +15,18 @@ use futures::{StreamExt, stream};
 use prost::Message;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::board::lock;
 use super::encode::ResultMessages;
 use super::metrics::{STATE_PERIOD, WorkerMetrics};
 use super::result_store::ResultStore;
-use super::security::Credential;
-use super::wire::{TICKET, WATCH, WatchAnswer, WatchRequest};
+use super::watch::{WATCH, WatchAnswer, WatchRequest};
+use crate::ballista::lock::lock;
+use crate::ballista::security::Credential;
 
 type Answer<T> = Result<Response<BoxStream<'static, Result<T, Status>>>, Status>;
+
+/// Beginning of the Flight tickets of leases' results, before the job's id. Ballista's own tickets
+/// are Protocol Buffers messages, which never begin with a zero byte.
+pub(crate) const TICKET: &[u8] = b"\0forebay.result.";
 
 /// The Flight service of a worker.
 pub(crate) struct WorkerFlight {

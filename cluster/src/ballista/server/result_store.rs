@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{Array, ArrayData, RecordBatch};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::board::lock;
+use crate::ballista::lock::lock;
 use crate::handler::{HandlerError, HandlerOutput};
 
 /// Unit in which the store's room is counted, so that it fits into a semaphore.

@@ -19,22 +19,25 @@ use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
+use super::SchedulerOptions;
 use super::board::Board;
 use super::client_board::ClientBoard;
 use super::codec::LeaseCodec;
-use super::connection::{MAX_REQUESTS, MAX_TASKS, authority};
+use super::connection::{MAX_REQUESTS, MAX_TASKS};
 use super::context::{BallistaScheduler, SchedulerContext};
-use super::error::describe;
 use super::gateway::BallistaGateway;
+use super::grpc::ClusterServer;
 use super::http::{guarded, metrics, probes, scheduler_metrics};
 use super::jobs::ClusterJobs;
 use super::liveness::watch_workers;
 use super::members::ClusterMembers;
-use super::security::Credential;
-use super::server::ClusterServer;
+use super::own_runtime::OwnRuntime;
 use super::service::ClusterService;
-use super::task::{self, OwnRuntime};
-use super::{SchedulerOptions, StartError};
+use crate::ballista::StartError;
+use crate::ballista::connection::authority;
+use crate::ballista::error::describe;
+use crate::ballista::security::Credential;
+use crate::ballista::task;
 
 /// Time for which the state of a finished job is kept. The default of Ballista is an hour, which
 /// keeps 20 KB for each lease.

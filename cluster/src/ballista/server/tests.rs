@@ -15,11 +15,14 @@ use tonic::Code;
 
 use super::board::Board;
 use super::codec::LeaseCodec;
-use super::connection::Dialer;
 use super::lease::{LeaseDescriptor, LeaseExec};
-use super::rpc::ClusterClient;
-use super::wire::{BlobChunk, BlobName, ClientReport, SubmitRequest, WorkerReport};
-use super::*;
+use super::{Scheduler, SchedulerOptions, Worker, WorkerOptions};
+use crate::ballista::connection::Dialer;
+use crate::ballista::rpc::ClusterClient;
+use crate::ballista::wire::{
+    BlobChunk, BlobName, ClientReport, SubmitRequest, SubmitStep, WorkerReport,
+};
+use crate::ballista::{Security, StartError};
 use crate::engine::BlobHash;
 use crate::handler::{BlobSource, HandlerError, HandlerOutput, LeaseHandler};
 
@@ -203,7 +206,7 @@ async fn garbage_disturbs_nobody() {
     let mut events = client.submit(SubmitRequest::default()).await.unwrap();
     while let Some(event) = events.message().await.unwrap() {
         assert!(
-            !matches!(event.step, Some(wire::SubmitStep::Failed(_))),
+            !matches!(event.step, Some(SubmitStep::Failed(_))),
             "{event:?}"
         );
     }

@@ -10,12 +10,13 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
 use super::connection::MAX_REQUESTS;
-use super::error::describe;
 use super::flight::WorkerFlight;
 use super::front::TaskFront;
+use super::http;
 use super::metrics::WorkerMetrics;
-use super::security::Credential;
-use super::{StartError, http};
+use crate::ballista::StartError;
+use crate::ballista::error::describe;
+use crate::ballista::security::Credential;
 
 /// Listens on `address`. Returns the address with its port.
 pub(crate) fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use super::board::Board;
 use super::client_board::ClientBoard;
-use super::connection::Dialer;
-use super::security::Credential;
+use crate::ballista::connection::Dialer;
+use crate::ballista::security::Credential;
 
 /// Ballista's scheduler.
 pub(crate) type BallistaScheduler = SchedulerServer<LogicalPlanNode, PhysicalPlanNode>;
