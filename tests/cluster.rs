@@ -366,3 +366,60 @@ async fn structural_damage_is_the_error_of_one_process() {
     let (there, local) = (shown(&there).0, shown(&local).0);
     assert_eq!(there[..], local[..there.len()]);
 }
+
+/// The client computes the last steps that only make rows wider, so workers send narrow rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_normalises_images() {
+    let folder = tempfile::tempdir().unwrap();
+    common::photos(folder.path(), 12, 3);
+    std::fs::write(folder.path().join("class0/broken.jpg"), "no photo").unwrap();
+    for optimize in ["off", "default"] {
+        let sql = format!(
+            "CREATE PIPELINE p AS
+             SELECT label, normalize(random_hflip(random_resized_crop(decode_image(image), 24, 24)), 'imagenet') AS pixels
+             FROM images('{}') SHUFFLE WITHIN 8 ROWS BATCH 5
+             OPTIONS (on_error = 'skip', optimize = '{optimize}')",
+            folder.path().display()
+        );
+        let (here, there) = (Session::new(), Session::on_cluster(cluster(WORKERS)));
+        here.execute(&sql).await.unwrap();
+        there.execute(&sql).await.unwrap();
+        let mut config = RunConfig::default();
+        config.internals.segment_rows = Some(2);
+        let local = shown(&ended(&here, config.clone(), usize::MAX).await);
+        assert_eq!(local.0.len(), 3);
+        assert_eq!(
+            shown(&ended(&there, config.clone(), usize::MAX).await),
+            local
+        );
+
+        let step = "the client computes pixels = image_program[normalize](pixels)";
+        let explained = |session| explained(session, config.clone());
+        assert!(!explained(&here).await.contains(step));
+        let text = explained(&there).await;
+        assert!(text.contains(step), "{text}");
+        // The operators of the workers stand below the client's.
+        let operators = text.split_once("Measured").unwrap().1;
+        let projections: Vec<&str> = { operators.lines() }
+            .filter(|line| line.contains("ProjectExec: "))
+            .collect();
+        let [client, workers] = projections[..] else {
+            panic!("{text}")
+        };
+        assert!(
+            client.contains("image_program[normalize](pixels)"),
+            "{text}"
+        );
+        assert!(workers.contains("random_hflip"), "{text}");
+        assert!(!workers.contains("normalize"), "{text}");
+    }
+}
+
+/// Returns the answer to EXPLAIN ANALYZE.
+async fn explained(session: &Session, config: RunConfig) -> String {
+    session
+        .explain("p", config, true)
+        .await
+        .unwrap()
+        .to_string()
+}

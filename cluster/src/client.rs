@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, LargeBinaryArray};
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::catalog::TableProvider;
@@ -16,7 +17,7 @@ use forebay_planner::wire::{PlanMessage, WireError};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
 use forebay_runtime::run::{
-    CountShare, JobWork, OpenJob, RunConfig, SegmentEngine, SegmentName, ShareName,
+    CountShare, JobWork, LastSteps, OpenJob, RunConfig, SegmentEngine, SegmentName, ShareName,
 };
 use forebay_runtime::source::SourceTable;
 use forebay_udfs::hash::{combine, hash_bytes};
@@ -43,6 +44,8 @@ use crate::work::WorkByWorker;
 /// Number of times that a lease is submitted again because the cluster does not store the
 /// description of its job any more.
 const UPLOADS: usize = 3;
+/// Number of segments to which the last steps are applied concurrently.
+const SEGMENTS_AT_ONCE: usize = 2;
 
 /// A cluster, as its clients see it.
 #[derive(Debug, Clone)]
@@ -83,8 +86,11 @@ impl Cluster {
         if let Some(limit) = config.memory_limit {
             cluster.settings.max_bytes = cluster.settings.max_bytes.min(limit / 2);
         }
+        let last =
+            LastSteps::of(&compiled.chosen).map_err(|error| WireError::Cut(message_of(&error)))?;
         Ok(ClusterEngine {
             cluster,
+            last: last.map(Arc::new),
             plan: PlanMessage::encode(compiled, &described)?.into(),
             epochs: compiled.clauses.repeat.epochs.map(|epochs| epochs.get()),
             work: { config.internals.analyze }.then(|| Arc::new(WorkByWorker::new())),
@@ -96,6 +102,8 @@ impl Cluster {
 #[derive(Debug, Clone)]
 pub struct ClusterEngine {
     cluster: Cluster,
+    /// The steps that this process computes; `None` if workers compute all steps.
+    last: Option<Arc<LastSteps>>,
     /// The written plan, encoded.
     plan: Bytes,
     epochs: Option<u64>,
@@ -113,8 +121,13 @@ impl SegmentEngine for ClusterEngine {
             Ok(leases) => leases,
             Err(error) => return stream::iter([Err(lost(error))]).boxed(),
         };
+        let schema = match &self.last {
+            Some(last) => Arc::clone(last.received_schema()),
+            None => job.segment_schema(),
+        };
         let codec = JobCodec {
             job: Arc::clone(job),
+            schema,
             hash: leases.job,
             work: self.work.clone(),
             blamed: Arc::default(),
@@ -122,10 +135,10 @@ impl SegmentEngine for ClusterEngine {
         let info = codec.clone();
         let segments = segments.map(move |name| info.described(name)).fuse();
         let settings = self.cluster.settings.clone();
-        let (job, blamed) = (Arc::clone(job), Arc::clone(&codec.blamed));
+        let (of, blamed) = (Arc::clone(job), Arc::clone(&codec.blamed));
         let delivered = driver::run(Arc::new(leases), segments, codec, settings);
         let rows = delivered.then(move |delivered| {
-            let (job, blamed) = (Arc::clone(&job), Arc::clone(&blamed));
+            let (job, blamed) = (Arc::clone(&of), Arc::clone(&blamed));
             async move {
                 match delivered {
                     Ok(segment) => joined(segment.results),
@@ -133,7 +146,15 @@ impl SegmentEngine for ClusterEngine {
                 }
             }
         });
-        rows.boxed()
+        let Some(last) = self.last.clone() else {
+            return rows.boxed();
+        };
+        let job = Arc::clone(job);
+        let apply = move |rows: Result<Vec<RowBatch>>| {
+            let (last, job) = (Arc::clone(&last), Arc::clone(&job));
+            async move { last.apply(&job, rows?).await }
+        };
+        rows.map(apply).buffered(SEGMENTS_AT_ONCE).boxed()
     }
 
     fn work(&self, job: &OpenJob) -> JobWork {
@@ -141,7 +162,14 @@ impl SegmentEngine for ClusterEngine {
         if let Some(of_workers) = &self.work {
             of_workers.add_to(&mut work);
         }
+        if let Some(last) = &self.last {
+            work.add_above(last.totals());
+        }
         work
+    }
+
+    fn last_steps(&self) -> &[String] {
+        self.last.as_ref().map_or(&[], |last| last.steps())
     }
 
     fn count(
@@ -177,6 +205,7 @@ impl ClusterEngine {
         let spec = JobSpec {
             epochs: self.epochs,
             analyze: self.work.as_ref().map(|work| work.job_number),
+            is_cut: self.last.is_some(),
             stream: (*job.name).clone(),
             plan: self.plan.to_vec(),
         };
@@ -298,6 +327,8 @@ impl LeaseEngine for JobLeases {
 #[derive(Debug, Clone)]
 struct JobCodec {
     job: Arc<OpenJob>,
+    /// Schema of the rows that workers send.
+    schema: SchemaRef,
     hash: BlobHash,
     work: Option<Arc<WorkByWorker>>,
     /// The rows that end the workers that compute them.
@@ -342,7 +373,7 @@ impl LeaseCodec for JobCodec {
         output: LeaseOutput,
     ) -> Result<LeaseResults<SegmentRows>, String> {
         let names: Vec<SegmentName> = segments.iter().map(|of| of.name.clone()).collect();
-        let rows = rows_of(&self.job, &names, &output).map_err(|e| message_of(&e))?;
+        let rows = rows_of(&self.job, &self.schema, &names, &output).map_err(|e| message_of(&e))?;
         if let (Some(of), Some(work)) = (&self.work, rows.work) {
             of.note(output.worker, work);
         }

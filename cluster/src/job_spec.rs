@@ -23,6 +23,8 @@ pub struct JobSpec {
     /// A number that no other job has, if the CPU time of each operator is measured; `None` if it is
     /// not, so that runs share the job.
     pub analyze: Option<u64>,
+    /// True if the client computes the last steps of the plan.
+    pub is_cut: bool,
     /// The written plan, encoded.
     pub plan: Vec<u8>,
 }
@@ -34,6 +36,7 @@ struct JobHeader {
     release: String,
     epochs: Option<u64>,
     analyze: Option<u64>,
+    is_cut: bool,
     stream: StreamName,
 }
 
@@ -53,6 +56,7 @@ impl JobSpec {
             release: RELEASE.to_owned(),
             epochs: self.epochs,
             analyze: self.analyze,
+            is_cut: self.is_cut,
             stream: self.stream.clone(),
         };
         let header = serde_json::to_vec(&header);
@@ -90,6 +94,7 @@ impl JobSpec {
         Ok(Self {
             epochs: header.epochs,
             analyze: header.analyze,
+            is_cut: header.is_cut,
             stream: header.stream,
             plan: plan.to_vec(),
         })
@@ -106,6 +111,7 @@ mod tests {
         JobSpec {
             epochs: Some(3),
             analyze: None,
+            is_cut: true,
             stream: StreamName {
                 semantic_hash: "ab".into(),
                 clauses: "BATCH 4\n".into(),

@@ -128,6 +128,7 @@ impl Jobs {
             threads: self.settings.threads,
             memory_limit: self.settings.memory_limit,
             analyze: spec.analyze.is_some(),
+            is_cut: spec.is_cut,
         };
         let job = OpenJob::open(&compiled, &config, &Stores::default()).await;
         let job = job.map_err(|error| JobError::Unfit(error.to_string()))?;

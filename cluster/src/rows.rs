@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result as EngineResult, exec_datafusion_err};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
@@ -49,23 +50,25 @@ impl SegmentRows {
         }
     }
 
-    fn of(job: &OpenJob, name: &SegmentName, batches: &[RecordBatch]) -> Self {
+    fn of(job: &OpenJob, schema: &SchemaRef, name: &SegmentName, batches: &[RecordBatch]) -> Self {
         let size = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0) as u64;
         let columns = batches.iter().flat_map(|batch| batch.columns());
         Self {
-            rows: job.received(name, batches),
+            rows: job.received(schema, name, batches),
             stored: name.rows(),
             bytes: columns.map(size).sum(),
         }
     }
 }
 
-/// Splits the output of a lease into the rows of its segments `names`.
+/// Splits the output of a lease into the rows of its segments `names`, which have the columns of
+/// `schema`.
 ///
 /// # Errors
 /// Fails if the worker sent something else than the rows of these segments.
 pub(crate) fn rows_of(
     job: &OpenJob,
+    schema: &SchemaRef,
     names: &[SegmentName],
     output: &LeaseOutput,
 ) -> EngineResult<LeaseRows> {
@@ -90,7 +93,7 @@ pub(crate) fn rows_of(
                     return Err(wrong());
                 };
                 batches = rest;
-                SegmentRows::of(job, name, of_segment)
+                SegmentRows::of(job, schema, name, of_segment)
             }
             SegmentOutcome::Failed(failure) => SegmentRows::failed(failure.into_error()),
         });

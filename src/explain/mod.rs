@@ -31,6 +31,8 @@ pub struct Explanation {
     name: String,
     written: String,
     chosen: String,
+    /// Columns that the client of a cluster computes.
+    last_steps: Vec<String>,
     /// Report of the optimiser; `None` if the optimiser is off.
     optimizer: Option<Explained>,
     planning: Duration,
@@ -114,6 +116,7 @@ impl Explanation {
             name: name.to_owned(),
             written: compiled.written.to_string(),
             chosen: compiled.chosen.to_string(),
+            last_steps: opened.last_steps().to_vec(),
             optimizer: compiled.explain().map_err(planning)?,
             planning: planned_in,
             verbose: false,
@@ -220,6 +223,7 @@ impl Explanation {
             "epochs": self.epochs,
             "written": self.written.trim_end().lines().collect::<Vec<_>>(),
             "chosen": self.chosen.trim_end().lines().collect::<Vec<_>>(),
+            "computed_by_the_client": self.last_steps,
             "optimizer": self.optimizer.as_ref().map(|found| optimizer::json(found, self.planning)),
             "physical": self.fragment.trim_end().lines().collect::<Vec<_>>(),
             "tail": self.tail,
@@ -252,9 +256,14 @@ impl Explanation {
             let mut lines = text.lines();
             lines.try_for_each(|line| writeln!(f, "  {line}"))
         };
+        let last_steps = |f: &mut fmt::Formatter<'_>| {
+            let mut steps = self.last_steps.iter();
+            steps.try_for_each(|step| writeln!(f, "  the client computes {step}; workers the rest"))
+        };
         let Some(found) = &self.optimizer else {
             writeln!(f, "Written plan")?;
-            return lines(&self.written, f);
+            lines(&self.written, f)?;
+            return last_steps(f);
         };
         let report = &found.report;
         let written = optimizer::heading("Written plan", report.written, found);
@@ -263,6 +272,7 @@ impl Explanation {
         let chosen = optimizer::heading("Chosen plan", report.chosen, found);
         writeln!(f, "{chosen}")?;
         lines(&self.chosen, f)?;
+        last_steps(f)?;
         optimizer::short(found, f)?;
         if self.verbose {
             return optimizer::long(found, self.planning, f);

@@ -39,7 +39,7 @@ pub use declared::{
 pub use failure::{CAUSE_BYTES, RowFailure, RowFunction, RunFailure, bounded};
 pub use functions::functions;
 pub use guarded::guarded_functions;
-pub use image::{facts_of_call, fuse, is_written_out, work_of_call};
+pub use image::{SplitChain, facts_of_call, fuse, is_written_out, split_widening, work_of_call};
 pub use info::{ArgumentInfo, FunctionInfo};
 pub use length::{has_length, length_function, length_of};
 pub use pin::{PIN_MARKER, pinned, without_pins};

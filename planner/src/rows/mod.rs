@@ -11,6 +11,7 @@
 //! | [`lower`] | lowering of an analysed `LogicalPlan`; refuses operators whose output rows have no keys |
 //! | [`bind`] | assignment of random streams to random function calls |
 //! | [`canonical`] | the text from which the semantic hash is computed |
+//! | [`cut`](mod@cut) | the last steps of a plan, which the client of a cluster may compute |
 //! | [`columns`] | an index of an operator's columns by name |
 //! | [`fingerprint`] | unambiguous texts of expressions and plans |
 //! | [`membership`] | the part of a plan that decides which stored rows reach the output |
@@ -21,6 +22,7 @@
 pub mod bind;
 pub mod canonical;
 pub mod columns;
+pub mod cut;
 mod expr;
 pub(crate) mod fallible;
 pub mod finalize;

@@ -22,6 +22,9 @@ pub enum WireError {
         "table \"{0}\" cannot be opened on another machine; write its rows to a file, and let the pipeline read it"
     )]
     Table(String),
+    /// The plan cannot be divided between workers and client.
+    #[error("internal error: the plan cannot be cut: {0}; please report it")]
+    Cut(String),
     /// The plan does not survive its encoding.
     #[error("internal error: {0} is lost in the encoding of the plan; please report it")]
     Lost(String),

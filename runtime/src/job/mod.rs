@@ -1,6 +1,7 @@
 //! Jobs: pipelines opened over their data, with the resources to compute them.
 
 mod caching;
+mod last_steps;
 mod lookups;
 mod named;
 mod open;
@@ -13,6 +14,7 @@ mod sample;
 mod work;
 
 pub use caching::machine;
+pub use last_steps::LastSteps;
 pub use open_job::OpenJob;
 pub(crate) use open_plan::OpenPlan;
 pub use row_counts::{CountShare, ShareName};
@@ -35,6 +37,8 @@ pub struct JobConfig {
     pub memory_limit: Option<u64>,
     /// True to compute segments one by one, so that the CPU time of each operator can be measured.
     pub analyze: bool,
+    /// True on a worker of a cluster whose client computes the [last steps](LastSteps) of the plan.
+    pub is_cut: bool,
 }
 
 impl JobConfig {

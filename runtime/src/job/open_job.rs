@@ -7,6 +7,7 @@ use std::sync::Arc;
 use forebay_planner::clauses::{Clauses, Relax};
 use forebay_planner::compile::Compiled;
 use forebay_planner::rows::canonical::clauses_text;
+use forebay_planner::rows::cut::cut;
 use forebay_planner::rows::mix::Mix;
 
 use super::JobConfig;
@@ -72,7 +73,13 @@ impl OpenJob {
         let clauses = &compiled.clauses;
         let mut env = environment(config)?;
         env.cache = caching::setup(compiled, config, stores).await?;
-        let plan = Arc::new(open(&compiled.chosen, &env).await?);
+        let cut = if config.is_cut {
+            cut(&compiled.chosen)?
+        } else {
+            None
+        };
+        let chosen = cut.as_ref().map_or(&compiled.chosen, |cut| &cut.below);
+        let plan = Arc::new(open(chosen, &env).await?);
         let letters = dead_letters::folder(clauses.options.dead_letters.as_deref())?;
         if let Some(folder) = &letters {
             for source in plan.all_data().flat_map(|data| &data.sources) {

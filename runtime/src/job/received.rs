@@ -27,13 +27,19 @@ impl OpenJob {
         batches.collect()
     }
 
-    /// Converts record batches back to the rows of segment `name`. The batches are untrusted input.
+    /// Converts record batches of `schema` back to the rows of segment `name`. The batches are
+    /// untrusted input. `schema` is the [segment schema](Self::segment_schema), or that of a worker
+    /// that leaves the last steps to the client.
     ///
     /// # Errors
     /// Fails if the batches cannot be the rows of the segment: they have other columns, rows that
     /// the segment does not have, or rows in another order.
-    pub fn received(&self, name: &SegmentName, batches: &[RecordBatch]) -> Result<Vec<RowBatch>> {
-        let schema = self.segment_schema();
+    pub fn received(
+        &self,
+        schema: &SchemaRef,
+        name: &SegmentName,
+        batches: &[RecordBatch],
+    ) -> Result<Vec<RowBatch>> {
         let (rows, mut last) = (name.rows(), None);
         let mut received = Vec::with_capacity(batches.len());
         for batch in batches {

@@ -19,12 +19,14 @@ pub struct JobWork {
 }
 
 impl JobWork {
-    /// Adds work of the same job on another machine. Work of another plan is not added.
+    /// Adds work of the same job on another machine. Work of another plan is not added. The
+    /// operators get the texts that they have on that machine.
     pub fn add(&mut self, other: &Self) {
         if self.nodes.len() != other.nodes.len() {
             return;
         }
         for (node, more) in self.nodes.iter_mut().zip(&other.nodes) {
+            node.text.clone_from(&more.text);
             node.rows = node.rows.saturating_add(more.rows);
             node.bytes = node.bytes.saturating_add(more.bytes);
             node.wall = node.wall.saturating_add(more.wall);
@@ -32,6 +34,17 @@ impl JobWork {
         }
         self.reading = self.reading.saturating_add(other.reading);
         self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+    }
+
+    /// Adds the work of an operator above all others.
+    pub fn add_above(&mut self, node: Option<NodeTotals>) {
+        let Some(node) = node else {
+            return;
+        };
+        for below in &mut self.nodes {
+            below.depth += 1;
+        }
+        self.nodes.insert(0, node);
     }
 }
 

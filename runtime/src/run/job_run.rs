@@ -77,6 +77,13 @@ impl JobRun {
         }
     }
 
+    /// Returns the columns that this process computes itself, each as `name = expression`, if an
+    /// engine computes the rest elsewhere.
+    pub fn last_steps(&self) -> &[String] {
+        let engine = self.engine.as_deref();
+        engine.map_or(&[], SegmentEngine::last_steps)
+    }
+
     /// Returns the assignment of batches to ranks.
     pub fn ranks(&self) -> &RankAssignment {
         &self.rules.ranks

@@ -33,7 +33,8 @@ pub use job_run::JobRun;
 pub use segment_engine::{ByName, SegmentEngine};
 
 pub use crate::job::{
-    CountShare, JobConfig, JobWork, OpenJob, Prepared, Sample, ShareName, machine, prepare,
+    CountShare, JobConfig, JobWork, LastSteps, OpenJob, Prepared, Sample, ShareName, machine,
+    prepare,
 };
 pub use crate::memory::DEFAULT_MEMORY;
 pub use crate::segment::{SegmentName, SegmentWindow};

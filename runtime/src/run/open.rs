@@ -39,6 +39,7 @@ impl JobRun {
             threads: config.threads,
             memory_limit: config.memory_limit,
             analyze: config.internals.analyze,
+            is_cut: false,
         };
         let job = OpenJob::open(compiled, &job_config, stores).await?;
         Self::of(Arc::new(job), config).await

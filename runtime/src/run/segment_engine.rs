@@ -36,6 +36,12 @@ pub trait SegmentEngine: fmt::Debug + Send + Sync {
     fn work(&self, job: &OpenJob) -> JobWork {
         job.work()
     }
+
+    /// Returns the columns that this process computes from the rows that the engine gets from
+    /// elsewhere, each as `name = expression`.
+    fn last_steps(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// Computes segments in this process from their names, as a worker does. Tests compare it with the
@@ -58,7 +64,7 @@ impl SegmentEngine for ByName {
                 let job = Arc::clone(&job);
                 async move {
                     let rows = job.compute(&name).await?;
-                    job.received(&name, &job.to_batches(&rows)?)
+                    job.received(&job.segment_schema(), &name, &job.to_batches(&rows)?)
                 }
             })
             .buffered(self.at_once.max(1))

@@ -208,10 +208,11 @@ async fn rows_that_a_segment_cannot_have_are_refused() {
     let job = job(&file).await;
     let name = segment(FIRST, ordered(0, 0, 4));
     let sent = job.to_batches(&job.compute(&name).await.unwrap()).unwrap();
-    let back = job.received(&name, &sent).unwrap();
+    let schema = job.segment_schema();
+    let back = job.received(&schema, &name, &sent).unwrap();
     assert_eq!(job.to_batches(&back).unwrap(), sent);
 
-    let (batch, schema) = (&sent[0], sent[0].schema());
+    let batch = &sent[0];
     let without = batch.project(&[0, 1]).unwrap();
     let ids = RowColumn::try_from_array(batch.column(1)).unwrap();
     let with = |ids: RowColumn| {
@@ -238,10 +239,10 @@ async fn rows_that_a_segment_cannot_have_are_refused() {
         failed.to_batch(&schema).unwrap(),
     ];
     for batch in refused {
-        assert!(job.received(&name, &[batch]).is_err());
+        assert!(job.received(&schema, &name, &[batch]).is_err());
     }
     assert!(
-        job.received(&name, &[sent[0].clone(), sent[0].clone()])
+        job.received(&schema, &name, &[sent[0].clone(), sent[0].clone()])
             .is_err()
     );
 }

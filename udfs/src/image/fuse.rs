@@ -39,7 +39,7 @@ pub fn fuse(expr: Expr) -> Result<Transformed<Expr>> {
 
 /// Returns the longest chain whose outermost call is `expr`, innermost function first, and the
 /// expression that the chain reads.
-fn chain(expr: &Expr) -> Option<(Vec<ProgramStage>, Expr)> {
+pub(super) fn chain(expr: &Expr) -> Option<(Vec<ProgramStage>, Expr)> {
     let mut stages = Vec::new();
     let mut current = expr;
     while let Some((stage, image)) = stage(current) {

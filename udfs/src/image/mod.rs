@@ -21,6 +21,7 @@ mod program;
 mod rewrite;
 mod run;
 mod scratch;
+mod split;
 mod stage;
 mod udf;
 mod values;
@@ -34,6 +35,7 @@ pub use program::ImageProgram;
 pub use rewrite::{
     crop, decode_luma, facts_of_call, is_written_out, normalize, resize, work_of_call,
 };
+pub use split::{SplitChain, split_widening};
 pub use values::{Interpolation, Mode};
 
 pub(crate) use functions::IMAGE_FUNCTIONS;

@@ -56,6 +56,11 @@ impl ImageProgram {
         Arc::new(ScalarUDF::new_from_impl(self))
     }
 
+    /// Returns the functions, innermost function first.
+    pub(super) fn stages(&self) -> &[ProgramStage] {
+        &self.stages
+    }
+
     /// Returns the names of the functions, innermost function first.
     pub fn functions(&self) -> impl Iterator<Item = &'static str> {
         self.stages.iter().map(|s| s.op.name())

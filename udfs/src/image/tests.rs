@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
-use arrow::datatypes::{Float32Type, UInt8Type};
-use datafusion::logical_expr::{Expr, col, lit};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{FieldRef, Float32Type, Schema, UInt8Type};
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::{Expr, ExprSchemable, col, lit};
 use image::ImageFormat;
 use proptest::prelude::*;
 
-use super::fuse;
 use super::testing::{
     batch, call, call_on, decoded, encoded, evaluate, failure, list, picture, pictures,
 };
+use super::{SplitChain, fuse, split_widening};
 use crate::tensor::TensorType;
 
 /// The image expression of the README's pipeline.
@@ -56,10 +57,55 @@ fn a_pipeline_is_fused_into_one_program_with_the_same_field_and_bytes() {
     );
 }
 
+/// Splits `expr` before its last functions, and evaluates one part after the other.
+fn in_two_parts(expr: &Expr, batch: &RecordBatch) -> Option<(String, ArrayRef, FieldRef)> {
+    let field_of = |expr: &Expr| {
+        let schema = DFSchema::try_from(batch.schema()).ok()?;
+        Some(expr.to_field(&schema).ok()?.1)
+    };
+    let SplitChain { first, last } = split_widening(expr, field_of)?;
+    let shown = format!("{first} | {}", last.name());
+    let (values, field) = evaluate(first, batch).unwrap();
+    let field = Arc::new(field.as_ref().clone().with_name("slot"));
+    let between = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![values]).unwrap();
+    let (values, field) = evaluate(last.call(vec![col("slot")]), &between).unwrap();
+    Some((shown, values, field))
+}
+
+#[test]
+fn a_chain_is_split_before_the_functions_that_only_widen() {
+    let batch = pictures();
+    for written in [training(), call("to_chw", vec![training()])] {
+        let (expected, field) = evaluate(written.clone(), &batch).unwrap();
+        for expr in [written.clone(), fuse(written).unwrap().data] {
+            let (shown, values, found) = in_two_parts(&expr, &batch).unwrap();
+            assert!(
+                shown.starts_with(
+                    "image_program[decode_image > random_resized_crop 24x20 #0 > random_hflip 0.5 #1]\
+                     (image, __row) | image_program[normalize"
+                ),
+                "{shown}"
+            );
+            assert_eq!((&values, &found), (&expected, &field));
+        }
+    }
+}
+
+#[test]
+fn a_chain_that_ends_with_other_functions_is_not_split() {
+    let batch = pictures();
+    let crop = call("center_crop", vec![training(), lit(8), lit(8)]);
+    let erased = call("random_erasing", vec![training()]);
+    let bytes = call("center_crop", vec![decoded(), lit(8), lit(8)]);
+    for expr in [crop, erased, bytes, col("label")] {
+        assert_eq!(in_two_parts(&expr, &batch).map(|(shown, ..)| shown), None);
+    }
+}
+
 #[test]
 fn random_functions_follow_the_row_and_the_stream() {
     let all = pictures();
-    let flips = |batch: &arrow::array::RecordBatch, stream| {
+    let flips = |batch: &RecordBatch, stream| {
         let crop = call_on("random_crop", stream, vec![decoded(), lit(8), lit(8)]);
         evaluate(crop, batch).unwrap().0
     };
@@ -285,8 +331,8 @@ fn random_numbers_are_spread_as_told() {
 fn tensors_are_read_back() {
     let batch = pictures();
     let (values, field) = evaluate(decoded(), &batch).unwrap();
-    let schema = arrow::datatypes::Schema::new(vec![field.as_ref().clone().with_name("x")]);
-    let stored = arrow::array::RecordBatch::try_new(schema.into(), vec![values]).unwrap();
+    let schema = Schema::new(vec![field.as_ref().clone().with_name("x")]);
+    let stored = RecordBatch::try_new(schema.into(), vec![values]).unwrap();
     let crop = call("crop", vec![col("x"), lit(1), lit(2), lit(3), lit(4)]);
     let (found, _) = evaluate(crop, &stored.slice(1, 3)).unwrap();
     assert!(found.is_null(1));
