@@ -9,12 +9,12 @@ use forebay_planner::compile::{Compiled, needed};
 use forebay_planner::optimizer::coefficients::Coefficients;
 use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
-use forebay_runtime::cache::Stores;
 use forebay_runtime::pool::ComputePool;
 use forebay_runtime::run::{self as engine, DEFAULT_MEMORY, RunConfig};
 use forebay_udfs::room::DecodeRoom;
 
 use crate::error::{Result, engine, planning};
+use crate::opener::JobOpener;
 
 /// Returns the plan of `pipeline`, extended by the hidden columns that group rows into batches.
 pub(crate) fn keyed(pipeline: &Pipeline) -> Result<LogicalPlan> {
@@ -33,7 +33,7 @@ pub(crate) async fn compiled(
     pipeline: &Pipeline,
     config: &RunConfig,
     prices: &Arc<Coefficients>,
-    stores: &Stores,
+    opener: &JobOpener,
 ) -> Result<Compiled> {
     config.check()?;
     let mut clauses = pipeline.clauses.clone();
@@ -50,7 +50,7 @@ pub(crate) async fn compiled(
         }
         return Ok(compiled);
     }
-    plan(keyed(pipeline)?, clauses, config, prices, stores).await
+    plan(keyed(pipeline)?, clauses, config, prices, opener).await
 }
 
 /// Chooses a plan for this machine. If the column types and operators do not fix the sizes or the
@@ -60,9 +60,10 @@ async fn plan(
     clauses: Clauses,
     config: &RunConfig,
     prices: &Arc<Coefficients>,
-    stores: &Stores,
+    opener: &JobOpener,
 ) -> Result<Compiled> {
-    let mut machine = engine::machine(&clauses, config.threads, stores).await?;
+    let facts = opener.cache_facts(&clauses).await?;
+    let mut machine = engine::machine(&clauses, config.threads, facts);
     machine.prices = Arc::clone(prices);
     if clauses.options.optimize == Optimize::Default {
         let needed = needed(&plan).map_err(planning)?;

@@ -418,7 +418,7 @@ impl Session {
     /// Fails if there is no such pipeline, or if the pipeline cannot be opened.
     pub async fn steps(&self, pipeline: &str, config: RunConfig) -> Result<Option<u64>> {
         let pipeline = self.pipeline(pipeline).await?;
-        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener.stores).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener).await?;
         let opened = self.opener.open(&compiled, &config).await?;
         Ok(opened.all_steps().await)
     }
@@ -426,7 +426,7 @@ impl Session {
     /// Starts a run of a registered pipeline.
     pub async fn run(&self, pipeline: &str, config: RunConfig) -> Result<Run> {
         let pipeline = self.pipeline(pipeline).await?;
-        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener.stores).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener).await?;
         self.started(&compiled, &config).await
     }
 
@@ -485,7 +485,7 @@ impl Session {
     /// Fails if there is no such pipeline, or if the pipeline cannot be planned.
     pub async fn plan(&self, pipeline: &str, config: RunConfig) -> Result<SavedPlan> {
         let pipeline = self.pipeline(pipeline).await?;
-        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener.stores).await?;
+        let compiled = compiled(&pipeline, &config, &self.prices, &self.opener).await?;
         Ok(SavedPlan::of(&compiled, pipeline.name.as_deref())?)
     }
 
@@ -510,7 +510,7 @@ impl Session {
         let start = Instant::now();
         // The pipeline is planned before `analyze` reduces the number of epochs, since the choice
         // of the plan depends on that number.
-        let compiled = compiled(pipeline, &config, &self.prices, &self.opener.stores).await?;
+        let compiled = compiled(pipeline, &config, &self.prices, &self.opener).await?;
         let planned_in = start.elapsed();
         if analyze {
             config.internals.analyze = true;

@@ -133,7 +133,7 @@ impl Session {
         };
         config.epochs = Some(epoch.saturating_add(1) - config.first_epoch);
         config.internals.scope = RunScope::Step { epoch, step };
-        let compiled = compiled(&planned, &config, self.prices(), &self.opener().stores).await?;
+        let compiled = compiled(&planned, &config, self.prices(), self.opener()).await?;
         let opened = self.opener().open(&compiled, &config).await?;
         if let BatchName::Before(token) = &name {
             token.check(&opened.job.name)?;

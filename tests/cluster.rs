@@ -70,7 +70,15 @@ async fn check(
     let sql = pipeline(&mut draw);
     let created = format!("CREATE OR REPLACE PIPELINE p AS {sql}");
     here.execute(&created).await.unwrap();
-    there.execute(&created).await.unwrap();
+    // Workers cache the rows of every pipeline whose rows can be.
+    let can_cache = sql.contains("AS may_fail") && !sql.contains("MIX") && !sql.contains("JOIN");
+    let options = format!("CACHE AT may_fail OPTIONS (cache_dir = '{NOWHERE}/cache', ");
+    let on_workers = if can_cache {
+        created.replace("OPTIONS (", &options)
+    } else {
+        created
+    };
+    there.execute(&on_workers).await.unwrap();
     let world = draw.pick(&[1, 1, 2, 3]);
     let mut config = RunConfig {
         world,
@@ -141,7 +149,7 @@ async fn workers_yield_the_stream_of_one_process() {
         check((&here, &there), folder.path(), seed).await.unwrap();
         return;
     }
-    let cases = std::env::var(CASES_VARIABLE).map_or(300, |cases| cases.parse().unwrap());
+    let cases: u64 = std::env::var(CASES_VARIABLE).map_or(300, |cases| cases.parse().unwrap());
     let mut failed = Vec::new();
     for seed in 0..cases {
         if let Err(why) = check((&here, &there), folder.path(), seed).await {
@@ -154,6 +162,9 @@ async fn workers_yield_the_stream_of_one_process() {
         failed.len(),
         failed[0]
     );
+    let entries = std::fs::read_dir(folder.path().join("cache")).unwrap();
+    let entries = entries.count();
+    assert!(entries > 5, "{entries} entries are cached");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{DataFusionError, exec_datafusion_err};
+use datafusion::common::exec_datafusion_err;
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::message_of;
 use forebay_planner::source::SourceSpec;
@@ -17,7 +17,8 @@ use forebay_planner::wire::{PlanMessage, WireError};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
 use forebay_runtime::run::{
-    CountShare, JobWork, LastSteps, OpenJob, RunConfig, SegmentEngine, SegmentName, ShareName,
+    CacheUse, CountShare, JobWork, LastSteps, OpenJob, RunConfig, SegmentEngine, SegmentName,
+    ShareName, SharedCache, SourceNames, cached_location, used_cache,
 };
 use forebay_runtime::source::SourceTable;
 use forebay_udfs::hash::{combine, hash_bytes};
@@ -31,13 +32,14 @@ use crate::driver;
 use crate::engine::{
     BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, StreamReport, WorkerId,
 };
-use crate::error::ClusterError;
+use crate::error::{ClusterError, lost};
 use crate::job_spec::JobSpec;
 use crate::lease::{Lease, LeaseSummary};
-use crate::location::absolute;
+use crate::location::{absolute, absolute_text};
 use crate::message::MessageError;
 use crate::request::{CountRequest, WorkerRequest};
 use crate::rows::{SegmentRows, joined, rows_of};
+use crate::run_cache::RunCache;
 use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece, WindowSettings};
 use crate::work::WorkByWorker;
 
@@ -75,12 +77,16 @@ impl Cluster {
     /// Results that wait for their turn take at most half of the memory limit in `config`; the other
     /// half is for batches and the order of rows.
     ///
+    /// `mark` is the [mark](Self::cache_mark) of the cache that the pipeline uses; `None` if its plan
+    /// has no cache point.
+    ///
     /// # Errors
     /// Fails if the plan cannot be sent to workers.
     pub fn engine(
         &self,
         compiled: &Compiled,
         config: &RunConfig,
+        mark: Option<String>,
     ) -> Result<ClusterEngine, WireError> {
         let mut cluster = self.clone();
         if let Some(limit) = config.memory_limit {
@@ -88,11 +94,23 @@ impl Cluster {
         }
         let last =
             LastSteps::of(&compiled.chosen).map_err(|error| WireError::Cut(message_of(&error)))?;
+        let names = Arc::new(Mutex::new(SourceNames::new()));
+        let of_tables = Arc::clone(&names);
+        let plan = PlanMessage::encode(compiled, &move |table| described(table, &of_tables))?;
+        let names = std::mem::take(&mut *names.lock().unwrap_or_else(PoisonError::into_inner));
+        let cache = mark
+            .zip(used_cache(compiled))
+            .map(|(mark, dir)| SharedCache {
+                dir: absolute_text(dir),
+                mark,
+                names,
+            });
         Ok(ClusterEngine {
             cluster,
             last: last.map(Arc::new),
-            plan: PlanMessage::encode(compiled, &described)?.into(),
+            plan: plan.into(),
             epochs: compiled.clauses.repeat.epochs.map(|epochs| epochs.get()),
+            cache: cache.map(|cache| Arc::new(RunCache::new(cache))),
             work: { config.internals.analyze }.then(|| Arc::new(WorkByWorker::new())),
         })
     }
@@ -107,6 +125,8 @@ pub struct ClusterEngine {
     /// The written plan, encoded.
     plan: Bytes,
     epochs: Option<u64>,
+    /// The cache that workers share; `None` if the plan has no cache point.
+    cache: Option<Arc<RunCache>>,
     /// The work of each worker, if it is measured.
     work: Option<Arc<WorkByWorker>>,
 }
@@ -129,6 +149,7 @@ impl SegmentEngine for ClusterEngine {
             job: Arc::clone(job),
             schema,
             hash: leases.job,
+            cache: self.cache.clone(),
             work: self.work.clone(),
             blamed: Arc::default(),
         };
@@ -172,6 +193,24 @@ impl SegmentEngine for ClusterEngine {
         self.last.as_ref().map_or(&[], |last| last.steps())
     }
 
+    fn caches_elsewhere(&self) -> bool {
+        true
+    }
+
+    fn cache_use(&self, _: &OpenJob) -> Option<CacheUse> {
+        self.cache.as_ref().map(|cache| cache.rows())
+    }
+
+    fn publish(&self, job: &Arc<OpenJob>) -> BoxFuture<'static, ()> {
+        let (cache, leases) = (self.cache.clone(), self.leases(job));
+        async move {
+            if let (Some(cache), Ok(leases)) = (cache, leases) {
+                cache.publish(&leases, leases.job).await;
+            }
+        }
+        .boxed()
+    }
+
     fn count(
         &self,
         job: &Arc<OpenJob>,
@@ -204,6 +243,7 @@ impl ClusterEngine {
     fn leases(&self, job: &OpenJob) -> Result<JobLeases, MessageError> {
         let spec = JobSpec {
             epochs: self.epochs,
+            cache: self.cache.as_ref().map(|cache| cache.job.clone()),
             analyze: self.work.as_ref().map(|work| work.job_number),
             is_cut: self.last.is_some(),
             stream: (*job.name).clone(),
@@ -261,15 +301,20 @@ fn other_request(output: &LeaseOutput) -> Error {
     ))
 }
 
-/// Describes a table to workers.
-fn described(table: &dyn TableProvider) -> Option<(SourceSpec, String)> {
+/// Describes a table to workers. Adds the location by which its cached rows are known to `names`, if
+/// it is not the one that workers get.
+fn described(
+    table: &dyn TableProvider,
+    names: &Mutex<SourceNames>,
+) -> Option<(SourceSpec, String)> {
     let (spec, files) = SourceTable::describe(table)?;
-    Some((absolute(spec), files))
-}
-
-/// Converts an error of the cluster to the error of a run.
-fn lost(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Engine(DataFusionError::External(Box::new(error)))
+    let name = cached_location(&spec.location);
+    let spec = absolute(spec);
+    if name != spec.location {
+        let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.insert(spec.location.clone(), name);
+    }
+    Some((spec, files))
 }
 
 /// Leases of one job. Stores the description of the job in the cluster when a worker misses it.
@@ -330,6 +375,7 @@ struct JobCodec {
     /// Schema of the rows that workers send.
     schema: SchemaRef,
     hash: BlobHash,
+    cache: Option<Arc<RunCache>>,
     work: Option<Arc<WorkByWorker>>,
     /// The rows that end the workers that compute them.
     blamed: Arc<Mutex<Option<SegmentName>>>,
@@ -359,7 +405,8 @@ impl LeaseCodec for JobCodec {
 
     fn encode(&self, segments: &[LeaseSegment<SegmentName>]) -> Bytes {
         let names = segments.iter().map(|segment| segment.name.clone());
-        let lease = WorkerRequest::Segments(Lease::new(self.hash, names.collect()));
+        let view = self.cache.as_ref().map(|cache| cache.view());
+        let lease = WorkerRequest::Segments(Lease::new(self.hash, names.collect(), view));
         // An empty payload is no request, so workers refuse it.
         let encoded = lease
             .encode()
@@ -376,6 +423,9 @@ impl LeaseCodec for JobCodec {
         let rows = rows_of(&self.job, &self.schema, &names, &output).map_err(|e| message_of(&e))?;
         if let (Some(of), Some(work)) = (&self.work, rows.work) {
             of.note(output.worker, work);
+        }
+        if let (Some(of), Some(cache)) = (&self.cache, rows.cache) {
+            of.add(cache);
         }
         Ok(LeaseResults {
             segments: rows.segments,

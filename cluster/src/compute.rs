@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use forebay_runtime::error::Error;
-use forebay_runtime::run::{OpenJob, SegmentName};
+use forebay_runtime::run::{CacheUse, OpenJob, SegmentName};
 use futures::{StreamExt, stream};
 use tokio::sync::Mutex;
 
@@ -33,14 +33,24 @@ pub(crate) async fn compute(
     let mut computed = stream::iter(segments)
         .map(|name| {
             let job = Arc::clone(job);
-            async move { job.to_batches(&job.compute(&name).await?) }
+            async move {
+                let computed = job.compute(&name).await?;
+                Ok((job.to_batches(&computed.rows)?, computed.cache))
+            }
         })
         .buffered(at_once);
     let (mut batches, mut outcomes) = (Vec::new(), Vec::new());
+    let mut cache: Option<CacheUse> = None;
     while let Some(segment) = computed.next().await {
-        let segment: Result<Vec<RecordBatch>, Error> = segment;
-        outcomes.push(SegmentOutcome::of(segment.as_ref().map(Vec::len)));
-        batches.extend(segment.into_iter().flatten());
+        let segment: Result<(Vec<RecordBatch>, Option<CacheUse>), Error> = segment;
+        outcomes.push(SegmentOutcome::of(segment.as_ref().map(|(of, _)| of.len())));
+        let Ok((of_segment, rows)) = segment else {
+            continue;
+        };
+        batches.extend(of_segment);
+        if let Some(rows) = rows {
+            *cache.get_or_insert_default() += rows;
+        }
     }
     let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let work = job.analyze.then(|| job.work());
@@ -48,6 +58,7 @@ pub(crate) async fn compute(
         outcomes,
         nanos,
         work,
+        cache,
     };
     (batches, summary)
 }

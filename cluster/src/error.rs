@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use datafusion::common::DataFusionError;
+use forebay_runtime::error::Error;
+
 use crate::engine::WorkerId;
 
 /// The reason why a cluster could not compute a stream.
@@ -41,6 +44,18 @@ pub enum ClusterError {
         /// The workers that tried, each with its reason.
         reasons: Vec<(WorkerId, String)>,
     },
+    /// Workers have different stores at the location of a cache.
+    #[error(
+        "cache_dir is not shared: '{dir}' has to be the same folder on all workers; {}; mount one folder \
+         everywhere, and map it with --data if it has another place",
+        reasons_of(reasons)
+    )]
+    CacheNotShared {
+        /// Location of the store, as the client names it.
+        dir: String,
+        /// The workers that do not share it, each with the reason.
+        reasons: Vec<(WorkerId, String)>,
+    },
     /// Workers end whenever they compute some rows.
     #[error("{workers} workers ended while they computed {rows}; the last: {cause}")]
     Poison {
@@ -51,6 +66,11 @@ pub enum ClusterError {
         /// Description of the last loss.
         cause: String,
     },
+}
+
+/// Converts an error of the cluster to the error of a run.
+pub(crate) fn lost(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Engine(DataFusionError::External(Box::new(error)))
 }
 
 fn reasons_of(reasons: &[(WorkerId, String)]) -> String {

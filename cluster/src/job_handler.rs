@@ -1,5 +1,5 @@
 //! The handler of requests on a worker: opens jobs, computes segments, counts rows, and answers
-//! requests about sources.
+//! requests about sources and caches.
 
 use std::sync::Arc;
 
@@ -62,6 +62,9 @@ impl JobHandler {
                     Ok(job) => job,
                     Err(summary) => return without_rows(&summary),
                 };
+                if let Some(view) = lease.cache_view {
+                    job.see_cache(view).await;
+                }
                 let (batches, summary) = compute(&job, lease.segments).await;
                 output(batches, &summary)
             }
@@ -79,6 +82,14 @@ impl JobHandler {
                 let answered = source_handler::answer(&self.sources, request).await;
                 let (batches, summary) = answered.map_err(|cause| HandlerError::Unfit { cause })?;
                 output(batches, &summary)
+            }
+            Ok(WorkerRequest::Cache(request)) => without_rows(&self.jobs.answer(&request).await),
+            Ok(WorkerRequest::Publish(request)) => {
+                // A job that is not open has no rows in memory.
+                if let Some(job) = self.jobs.opened(request.job()) {
+                    job.publish().await;
+                }
+                without_rows(&LeaseSummary::Published)
             }
             Err(error) => without_rows(&LeaseSummary::Refused(error.to_string())),
         }

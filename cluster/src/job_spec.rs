@@ -1,5 +1,6 @@
 //! Descriptions of jobs: the blob from which a worker opens the job of its leases.
 
+use forebay_runtime::run::SharedCache;
 use forebay_runtime::stream::token::StreamName;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ pub struct JobSpec {
     /// Name of the stream that the client runs. A worker whose job has another name has other files
     /// or another plan, and refuses the job.
     pub stream: StreamName,
+    /// The cache that the workers share; `None` if the plan has no cache point.
+    pub cache: Option<SharedCache>,
     /// A number that no other job has, if the CPU time of each operator is measured; `None` if it is
     /// not, so that runs share the job.
     pub analyze: Option<u64>,
@@ -35,6 +38,7 @@ pub struct JobSpec {
 struct JobHeader {
     release: String,
     epochs: Option<u64>,
+    cache: Option<SharedCache>,
     analyze: Option<u64>,
     is_cut: bool,
     stream: StreamName,
@@ -55,6 +59,7 @@ impl JobSpec {
         let header = JobHeader {
             release: RELEASE.to_owned(),
             epochs: self.epochs,
+            cache: self.cache.clone(),
             analyze: self.analyze,
             is_cut: self.is_cut,
             stream: self.stream.clone(),
@@ -93,6 +98,7 @@ impl JobSpec {
         let header: JobHeader = serde_json::from_slice(header).map_err(malformed)?;
         Ok(Self {
             epochs: header.epochs,
+            cache: header.cache,
             analyze: header.analyze,
             is_cut: header.is_cut,
             stream: header.stream,
@@ -110,6 +116,11 @@ mod tests {
     fn spec() -> JobSpec {
         JobSpec {
             epochs: Some(3),
+            cache: Some(SharedCache {
+                dir: "/cache".into(),
+                mark: "ef".into(),
+                names: [("/data/".into(), "/data".into())].into(),
+            }),
             analyze: None,
             is_cut: true,
             stream: StreamName {

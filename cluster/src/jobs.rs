@@ -8,13 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use datafusion::datasource::provider_as_source;
 use forebay_planner::wire::PlanMessage;
 use forebay_runtime::cache::Stores;
-use forebay_runtime::run::{JobConfig, OpenJob};
+use forebay_runtime::run::{JobCache, JobConfig, OpenJob, SharedCache, SourceNames};
 use forebay_runtime::source::SourceTable;
 use tokio::sync::OnceCell;
 
+use crate::cache_handler;
+use crate::cache_request::CacheRequest;
 use crate::engine::BlobHash;
 use crate::handler::HandlerCounts;
 use crate::job_spec::{JobSpec, MAX_JOB_BYTES};
+use crate::lease::LeaseSummary;
+use crate::location::mapped;
 use crate::sources::Sources;
 
 /// Number of jobs that a worker keeps open.
@@ -40,6 +44,8 @@ type OnceOpen = Arc<OnceCell<Arc<OpenJob>>>;
 pub struct Jobs {
     settings: JobSettings,
     sources: Arc<Sources>,
+    /// The object stores that caches may use.
+    stores: Stores,
     /// The jobs, least recently used first.
     recent: Mutex<VecDeque<(BlobHash, OnceOpen)>>,
     hits: AtomicU64,
@@ -109,15 +115,33 @@ impl Jobs {
         cell
     }
 
+    /// Returns the job whose description has the hash `hash`, if it is open.
+    pub(crate) fn opened(&self, hash: BlobHash) -> Option<Arc<OpenJob>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, cell) = recent.iter().find(|(of, _)| *of == hash)?;
+        cell.get().map(Arc::clone)
+    }
+
+    /// Answers a request about a cache.
+    pub(crate) async fn answer(&self, request: &CacheRequest) -> LeaseSummary {
+        cache_handler::answer(&self.stores, &self.settings.roots, request).await
+    }
+
     async fn open(&self, spec: &[u8]) -> Result<OpenJob, JobError> {
         let refused = |error: &dyn fmt::Display| JobError::Refused(error.to_string());
         let spec = JobSpec::decode(spec).map_err(|error| unfit_or_refused(&error))?;
         let plan = PlanMessage::decode(&spec.plan, MAX_JOB_BYTES).map_err(|e| refused(&e))?;
         let mut sources = Vec::with_capacity(plan.sources().len());
+        let mut names = SourceNames::new();
         for source in plan.sources() {
             let opened = self.sources.get(&source.spec, &source.files).await;
-            let table = SourceTable::new(opened.map_err(JobError::Unfit)?);
-            sources.push(provider_as_source(Arc::new(table)));
+            let opened = opened.map_err(JobError::Unfit)?;
+            if let Some(cache) = &spec.cache {
+                let sent = &source.spec.location;
+                let name = cache.names.get(sent).unwrap_or(sent).clone();
+                names.insert(opened.spec().location.clone(), name);
+            }
+            sources.push(provider_as_source(Arc::new(SourceTable::new(opened))));
         }
         // A plan that differs is the sign of another release or of other files.
         let compiled = plan.compile(&sources);
@@ -127,10 +151,18 @@ impl Jobs {
             epochs: spec.epochs,
             threads: self.settings.threads,
             memory_limit: self.settings.memory_limit,
+            cache: match spec.cache {
+                Some(cache) => JobCache::Shared(SharedCache {
+                    dir: mapped(&self.settings.roots, &cache.dir),
+                    mark: cache.mark,
+                    names,
+                }),
+                None => JobCache::Elsewhere,
+            },
             analyze: spec.analyze.is_some(),
             is_cut: spec.is_cut,
         };
-        let job = OpenJob::open(&compiled, &config, &Stores::default()).await;
+        let job = OpenJob::open(&compiled, &config, &self.stores).await;
         let job = job.map_err(|error| JobError::Unfit(error.to_string()))?;
         if *job.name != spec.stream {
             return Err(JobError::Unfit(format!(

@@ -1,9 +1,10 @@
 //! Leases: some segments of a job, and the summary of their computed rows.
 
 use forebay_runtime::error::Error;
-use forebay_runtime::run::{JobWork, SegmentName};
+use forebay_runtime::run::{CacheUse, JobWork, SegmentName};
 use serde::{Deserialize, Serialize};
 
+use crate::cache_request::CacheReply;
 use crate::engine::BlobHash;
 use crate::failure::SegmentFailure;
 use crate::message::{MessageError, MessageKind};
@@ -21,14 +22,18 @@ pub struct Lease {
     job: [u8; 32],
     /// The segments, in stream order.
     pub segments: Vec<SegmentName>,
+    /// A number that the client changes when other workers have published rows in the cache that
+    /// the segments need; `None` without a cache. It does not affect the rows.
+    pub cache_view: Option<u64>,
 }
 
 impl Lease {
     /// Creates a lease of `segments` of the job that the blob `job` describes.
-    pub fn new(job: BlobHash, segments: Vec<SegmentName>) -> Self {
+    pub fn new(job: BlobHash, segments: Vec<SegmentName>, cache_view: Option<u64>) -> Self {
         Self {
             job: *job.as_bytes(),
             segments,
+            cache_view,
         }
     }
 
@@ -73,6 +78,8 @@ pub enum LeaseSummary {
         nanos: u64,
         /// The work that the worker did for the job so far, if it is measured.
         work: Option<JobWork>,
+        /// Numbers of the segments' rows at the cache point; `None` without a cache.
+        cache: Option<CacheUse>,
     },
     /// The blob that describes the lease's job is not stored in the cluster any more. The client
     /// has to store it again.
@@ -81,8 +88,12 @@ pub enum LeaseSummary {
     Counted,
     /// The result of a request about a source.
     Source(SourceReply),
-    /// The rows of a share cannot be counted, or the source cannot be opened or read, for a reason
-    /// that does not depend on the worker, or only on its files.
+    /// The result of a request about a cache.
+    Cache(CacheReply),
+    /// The computed rows of a job were written to its cache.
+    Published,
+    /// The rows of a share cannot be counted, or the source or the cache cannot be opened or read,
+    /// for a reason that does not depend on the worker, or only on its files.
     Failed(SegmentFailure),
     /// The lease or its job cannot be decoded, for this reason. No worker can compute the lease.
     Refused(String),
@@ -131,6 +142,7 @@ mod tests {
             ],
             nanos: 5,
             work: None,
+            cache: None,
         };
         let bytes = summary.encode().unwrap();
         assert_eq!(LeaseSummary::decode(&bytes).unwrap(), summary);

@@ -8,22 +8,28 @@
 //! | [`engine`], [`handler`] | the traits of an engine that carries leases, and of the code that computes them on a worker |
 //! | [`in_process`], `ballista` | engines: workers in this process; workers of an Apache DataFusion Ballista cluster (feature `client`; its scheduler and workers are in the feature `ballista`) |
 //! | [`lease`], [`job_spec`] | messages of the client to the workers: segments to compute, and their job |
-//! | [`request`], [`source_request`] | requests to workers: leases, and requests about sources |
+//! | [`request`], [`source_request`], [`cache_request`] | requests to workers: leases, and requests about sources and caches |
 //! | [`message`], [`failure`] | errors of messages; errors of segments as data |
 //! | [`job_handler`], [`jobs`], `compute` | a worker's side: opens jobs, and computes the segments of leases |
 //! | `sources`, `source_handler` | a worker's side: opens sources, and reads their rows for clients |
+//! | `cache_handler` | a worker's side: opens the stores of caches |
 //! | [`client`], `rows`, `work` | the client's side: has workers compute the segments of a run, and receives their rows and what is known of their work |
 //! | [`resolver`], `remote_source`, `remote_rows`, `location`, `call` | the client's side: has workers open and read the sources of a plan |
+//! | [`cluster_cache`], `run_cache`, `direct` | the client's side: has workers share a cache |
 //! | [`window`] | the client's window of leases, as a state machine |
 //! | [`codec`], [`driver`] | encoding of leases; running a window over an engine |
 //! | [`error`](mod@error) | errors of a run on a cluster |
 
 #[cfg(feature = "client")]
 pub mod ballista;
+mod cache_handler;
+pub mod cache_request;
 mod call;
 pub mod client;
+pub mod cluster_cache;
 pub mod codec;
 mod compute;
+mod direct;
 pub mod driver;
 pub mod engine;
 pub mod error;
@@ -41,6 +47,7 @@ mod remote_source;
 pub mod request;
 pub mod resolver;
 mod rows;
+mod run_cache;
 mod source_handler;
 pub mod source_request;
 mod sources;

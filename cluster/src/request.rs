@@ -3,6 +3,7 @@
 use forebay_runtime::run::ShareName;
 use serde::{Deserialize, Serialize};
 
+use crate::cache_request::CacheRequest;
 use crate::engine::BlobHash;
 use crate::lease::{Lease, MAX_LEASE_BYTES, MAX_SEGMENTS, whole};
 use crate::message::{MessageError, MessageKind};
@@ -18,6 +19,32 @@ pub enum WorkerRequest {
     Count(CountRequest),
     /// Open a source, or read some of its rows.
     Source(SourceRequest),
+    /// Tell facts about a cache.
+    Cache(CacheRequest),
+    /// Write computed rows of a job to its cache.
+    Publish(PublishRequest),
+}
+
+/// A request to write the rows that the worker computed for a job, and holds in memory, to the cache
+/// of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishRequest {
+    /// Hash of the blob that describes the job.
+    job: [u8; 32],
+}
+
+impl PublishRequest {
+    /// Creates a request to publish the rows of the job that the blob `job` describes.
+    pub const fn new(job: BlobHash) -> Self {
+        Self {
+            job: *job.as_bytes(),
+        }
+    }
+
+    /// Returns the hash of the blob that describes the job.
+    pub const fn job(&self) -> BlobHash {
+        BlobHash::from_bytes(self.job)
+    }
 }
 
 /// A request to count a share of the stored rows of a job.
@@ -78,7 +105,7 @@ impl WorkerRequest {
     const fn segments(&self) -> usize {
         match self {
             Self::Segments(lease) => lease.segments.len(),
-            Self::Count(_) | Self::Source(_) => 0,
+            Self::Count(_) | Self::Source(_) | Self::Cache(_) | Self::Publish(_) => 0,
         }
     }
 }
@@ -89,7 +116,8 @@ mod tests {
 
     #[test]
     fn requests_survive_encoding_and_garbage_is_refused() {
-        let request = WorkerRequest::Segments(Lease::new(BlobHash::of(b"job"), Vec::new()));
+        let request =
+            WorkerRequest::Segments(Lease::new(BlobHash::of(b"job"), Vec::new(), Some(7)));
         let bytes = request.encode().unwrap();
         assert_eq!(WorkerRequest::decode(&bytes).unwrap(), request);
         for end in 0..bytes.len() {

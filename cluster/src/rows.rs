@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result as EngineResult, exec_datafusion_err};
 use forebay_runtime::error::{Error, Result};
 use forebay_runtime::fragment::row_batch::RowBatch;
-use forebay_runtime::run::{JobWork, OpenJob, SegmentName};
+use forebay_runtime::run::{CacheUse, JobWork, OpenJob, SegmentName};
 use forebay_udfs::row::RowColumn;
 
 use crate::engine::LeaseOutput;
@@ -32,6 +32,8 @@ pub(crate) struct LeaseRows {
     pub(crate) took: Duration,
     /// The work that the worker did for the job so far, if it is measured.
     pub(crate) work: Option<JobWork>,
+    /// Numbers of the lease's rows at the cache point; `None` without a cache.
+    pub(crate) cache: Option<CacheUse>,
 }
 
 impl ByteSize for SegmentRows {
@@ -75,12 +77,13 @@ pub(crate) fn rows_of(
     let wrong = || exec_datafusion_err!("worker {} sent rows of another lease", output.worker.0);
     let summary = LeaseSummary::decode(&output.summary);
     let summary = summary.map_err(|e| exec_datafusion_err!("worker {}: {e}", output.worker.0))?;
-    let (outcomes, took, work) = match summary {
+    let (outcomes, nanos, work, cache) = match summary {
         LeaseSummary::Segments {
             outcomes,
             nanos,
             work,
-        } if outcomes.len() == names.len() => (outcomes, Duration::from_nanos(nanos), work),
+            cache,
+        } if outcomes.len() == names.len() => (outcomes, nanos, work, cache),
         LeaseSummary::Refused(why) => return Err(exec_datafusion_err!("{why}")),
         _ => return Err(wrong()),
     };
@@ -103,8 +106,9 @@ pub(crate) fn rows_of(
     }
     Ok(LeaseRows {
         segments: rows,
-        took,
+        took: Duration::from_nanos(nanos),
         work,
+        cache,
     })
 }
 

@@ -8,6 +8,8 @@ use forebay_planner::error::message_of;
 use forebay_planner::source::SourceSpec;
 use forebay_runtime::source::{FileResolver, Source};
 
+use crate::location::mapped;
+
 /// Number of sources that a worker keeps open.
 const OPEN_SOURCES: usize = 64;
 
@@ -94,14 +96,7 @@ impl Sources {
     /// Returns the description of the same source on this machine.
     fn here(&self, spec: &SourceSpec) -> SourceSpec {
         let mut here = spec.clone();
-        for (theirs, ours) in &self.roots {
-            if let Some(rest) = spec.location.strip_prefix(theirs.as_str())
-                && (rest.is_empty() || rest.starts_with('/') || theirs.ends_with('/'))
-            {
-                here.location = format!("{ours}{rest}");
-                break;
-            }
-        }
+        here.location = mapped(&self.roots, &spec.location);
         here
     }
 }

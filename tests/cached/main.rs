@@ -36,7 +36,8 @@ async fn batches_in(
     config: RunConfig,
 ) -> Result<(Vec<Batch>, Option<(u64, u64)>), String> {
     session.execute(sql).await.map_err(|e| e.to_string())?;
-    let mut run = session.run("p", config).await.map_err(|e| e.to_string())?;
+    let run = common::started(session, "p", config).await;
+    let mut run = run.map_err(|e| e.to_string())?;
     let mut batches = Vec::new();
     while let Some(batch) = run.next().await {
         batches.push(batch.map_err(|e| e.to_string())?);

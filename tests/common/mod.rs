@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use forebay::digest::Digest;
-use forebay::{Batch, ByName, Error, RunConfig, Session};
+use forebay::{Batch, ByName, Error, Run, RunConfig, Session};
 use image::{Rgb, RgbImage};
 
 /// Writes `count` small JPEG photos to `dir`, in `classes` folders that name their classes.
@@ -92,25 +92,30 @@ pub(crate) async fn batches_of_p(
 /// Environment variable that has every run find its segments by their names, as workers do.
 const BY_NAME: &str = "FOREBAY_TEST_BY_NAME";
 
-async fn at_most(
+/// Starts the pipeline `name` of `session`, in the way that the environment asks for.
+pub(crate) async fn started(
     session: &Session,
     name: &str,
     mut config: RunConfig,
-    most: usize,
-) -> Result<Vec<Batch>, Error> {
+) -> Result<Run, Error> {
     if std::env::var_os(BY_NAME).is_some() && config.internals.engine.is_none() {
         config.internals.engine = Some(Arc::new(ByName { at_once: 3 }));
     }
     #[cfg(feature = "cluster")]
-    let mut run = match cluster::of_environment() {
-        Some(cluster) => {
-            let there = cluster::moved(session, cluster, name).await?;
-            there.run(name, config).await?
-        }
-        None => session.run(name, config).await?,
-    };
-    #[cfg(not(feature = "cluster"))]
-    let mut run = session.run(name, config).await?;
+    if let Some(cluster) = cluster::of_environment() {
+        let there = cluster::moved(session, cluster, name).await?;
+        return there.run(name, config).await;
+    }
+    session.run(name, config).await
+}
+
+async fn at_most(
+    session: &Session,
+    name: &str,
+    config: RunConfig,
+    most: usize,
+) -> Result<Vec<Batch>, Error> {
+    let mut run = started(session, name, config).await?;
     let mut batches = Vec::new();
     while batches.len() < most {
         match run.next().await {

@@ -17,10 +17,11 @@ mod processes;
 mod proxy;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::digest;
+use common::{digest, photos};
 use forebay::builder::{call, col, lit, parquet};
 use forebay::forebay_cluster::ballista::WorkerOptions;
 use forebay::{Pipeline, RunConfig, Session, Token};
@@ -365,5 +366,54 @@ async fn line_52_a_token_resumes_on_either_side() {
         let mut run = to.run("p", config).await.unwrap();
         batches.extend(rest(&mut run).await);
         assert_eq!(digest(&batches), expected);
+    }
+}
+
+/// Defines the pipeline `p` over the photos in `data`, whose resized images are cached in `cache`,
+/// and runs it. Returns the digest, and the numbers of rows that were read from the cache and
+/// computed.
+async fn cached(
+    session: &Session,
+    (data, cache): (&Path, &Path),
+    tail: &str,
+) -> (String, Option<(u64, u64)>) {
+    let sql = format!(
+        "CREATE OR REPLACE PIPELINE p AS SELECT label, {tail} AS pixels
+         FROM (SELECT label, resize_shortest(decode_image(image), 24) AS x FROM images('{}')) AS q
+         SHUFFLE WITHIN 20 ROWS SEED 3 BATCH 8 REPEAT 3
+         CACHE AT resize_shortest OPTIONS (cache_dir = '{}')",
+        data.display(),
+        cache.display()
+    );
+    session.execute(&sql).await.unwrap();
+    let mut config = RunConfig::default();
+    config.internals.segment_rows = Some(2);
+    let mut run = session.run("p", config).await.unwrap();
+    let batches = rest(&mut run).await;
+    (digest(&batches), run.cached())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn line_60_another_job_uses_the_cached_rows() {
+    let (data, caches) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    photos(data.path(), 60, 3);
+    let tails = [
+        "random_crop(x, 20, 20)",
+        "random_hflip(center_crop(x, 16, 16))",
+    ];
+    let own = caches.path().join("own");
+    let here = Session::new();
+    let [(first, _), (second, _)] = [
+        cached(&here, (data.path(), &own), tails[0]).await,
+        cached(&here, (data.path(), &own), tails[1]).await,
+    ];
+    for workers in [1, 2, 5] {
+        let cluster = ServiceCluster::start(workers).await;
+        let dir = caches.path().join(workers.to_string());
+        let folders = (data.path(), &*dir);
+        let cold = cached(&cluster.session(LARGE), folders, tails[0]).await;
+        assert_eq!(cold, (first.clone(), Some((120, 60))), "{workers} workers");
+        let warm = cached(&cluster.session(LARGE), folders, tails[1]).await;
+        assert_eq!(warm, (second.clone(), Some((180, 0))), "{workers} workers");
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use forebay::forebay_cluster::WindowSettings;
 use forebay::forebay_cluster::ballista::{BallistaEngine, EngineOptions};
 use forebay::{Batch, Cluster, RunConfig, Session, Token};
+use forebay_runtime::cache::{CacheOptions, Stores};
 
 use super::common::{digest, photos};
 use super::draw::Draw;
@@ -158,23 +159,42 @@ impl Processes {
     }
 }
 
-async fn define(session: &Session, folder: &Path) {
+/// The folders of a run: that of the photos, and that of the cache if there is one.
+#[derive(Clone, Copy)]
+struct Folders<'a> {
+    photos: &'a Path,
+    cache: Option<&'a Path>,
+}
+
+async fn define(session: &Session, folders: Folders<'_>) {
+    let cache = |dir: &Path| {
+        let dir = dir.display();
+        format!("CACHE AT decode_image OPTIONS (cache_dir = '{dir}')")
+    };
     let sql = format!(
         "CREATE PIPELINE p AS
          SELECT label, random_hflip(random_resized_crop(decode_image(image), 32, 32)) AS pixels
-         FROM images('{}') AS t SHUFFLE WITHIN 20 ROWS SEED 3 BATCH 8 REPEAT 8",
-        folder.display()
+         FROM images('{}') AS t SHUFFLE WITHIN 20 ROWS SEED 3 BATCH 8 REPEAT 8 {}",
+        folders.photos.display(),
+        folders.cache.map(cache).unwrap_or_default(),
     );
     session.execute(&sql).await.unwrap();
 }
 
+/// Returns the digest of the pipeline in this process.
+async fn local(folders: Folders<'_>) -> String {
+    let here = Session::new();
+    define(&here, folders).await;
+    digest(&rest(&mut here.run("p", RunConfig::default()).await.unwrap()).await)
+}
+
 /// Runs the pipeline while its processes are disturbed. Returns the batches, and the longest wait
 /// for one.
-async fn disturbed(folder: &Path, seed: u64) -> (Vec<Batch>, Duration) {
+async fn disturbed(folders: Folders<'_>, seed: u64) -> (Vec<Batch>, Duration) {
     let mut draw = Draw::new(seed);
     let mut processes = Processes::start();
     let session = processes.session();
-    define(&session, folder).await;
+    define(&session, folders).await;
     let mut run = session.run("p", RunConfig::default()).await.unwrap();
     let (mut batches, mut longest) = (Vec::new(), Duration::ZERO);
     for _ in 0..4 {
@@ -193,7 +213,7 @@ async fn disturbed(folder: &Path, seed: u64) -> (Vec<Batch>, Duration) {
                 ..RunConfig::default()
             };
             let again = processes.session();
-            define(&again, folder).await;
+            define(&again, folders).await;
             run = again.run("p", config).await.unwrap();
         }
     }
@@ -206,15 +226,31 @@ async fn killed_and_stopped_processes_do_not_change_the_stream() {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |value| value.parse().unwrap())
     };
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     photos(folder.path(), 90, 3);
-    let here = Session::new();
-    define(&here, folder.path()).await;
-    let expected = digest(&rest(&mut here.run("p", RunConfig::default()).await.unwrap()).await);
+    let plain = Folders {
+        photos: folder.path(),
+        cache: None,
+    };
+    let expected = local(plain).await;
     let first = number(FIRST_VARIABLE, 0);
     for seed in first..first + number(RUNS_VARIABLE, 2) {
-        let (batches, longest) = disturbed(folder.path(), seed).await;
+        // Every other run fills a cache.
+        let dir = cache.path().join(seed.to_string());
+        let folders = Folders {
+            cache: (seed % 2 == 1).then_some(&*dir),
+            ..plain
+        };
+        let (batches, longest) = disturbed(folders, seed).await;
         println!("run {seed}: longest wait for 8 batches {longest:?}");
         assert_eq!(digest(&batches), expected, "run {seed}");
+        if folders.cache.is_some() {
+            let stores = Stores::default();
+            let store = stores.open(dir.to_str().unwrap(), CacheOptions::default());
+            let store = store.await.unwrap();
+            assert_eq!(store.verify(false).await.unwrap().damaged, []);
+            assert!(store.list().await.unwrap()[0].rows > 0);
+            assert_eq!(local(folders).await, expected, "run {seed}");
+        }
     }
 }

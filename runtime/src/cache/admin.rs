@@ -9,6 +9,7 @@ use super::key::CacheKey;
 use super::key_text::is_hex;
 use super::manifest::{EntryManifest, SegmentEntry};
 use super::quota::benefit;
+use super::shard::ShardId;
 use super::store::CacheStore;
 
 /// Summary of a cache entry, for display.
@@ -36,7 +37,7 @@ pub struct Summary {
     /// `saved_ps` divided by `bytes`, halved for every day since the last use. Rows of low benefit
     /// are evicted first.
     pub benefit: f64,
-    /// Reason for which the entry's manifest cannot be read; `None` when the manifest is sound.
+    /// Reason for which a manifest of the entry cannot be read; `None` when all are sound.
     pub damage: Option<String>,
     /// The segments of the entry, in the order in which they were written.
     pub segments: Vec<SegmentSummary>,
@@ -47,6 +48,8 @@ pub struct Summary {
 pub struct SegmentSummary {
     /// Name of the segment's object, without its extension.
     pub name: String,
+    /// Number of the entry's shard that has the segment. Each of several writers fills a shard.
+    pub shard: u32,
     /// Number of rows that are stored, without dropped rows.
     pub rows: u64,
     /// Size of the segment in the store, in bytes.
@@ -83,22 +86,30 @@ impl CacheStore {
     /// The store cannot be read.
     pub async fn explain(&self, key: &CacheKey) -> Result<Option<Summary>, CacheError> {
         let files = &self.shared.files;
-        let loaded = EntryManifest::load(files, key).await?;
-        if loaded.version.is_none() {
+        let (mut is_stored, mut damage) = (false, None);
+        let (mut text, mut compute_ps_per_row) = (String::new(), 0);
+        let mut segments: Vec<(ShardId, SegmentEntry)> = Vec::new();
+        for shard in files.shards(key).await? {
+            let loaded = EntryManifest::load(files, &shard).await?;
+            is_stored |= loaded.version.is_some();
+            damage = damage.or(loaded.damage);
+            if text.is_empty() {
+                text = loaded.manifest.text;
+                compute_ps_per_row = loaded.manifest.compute_ps_per_row;
+            }
+            let of_shard = loaded.manifest.segments.into_iter();
+            segments.extend(of_shard.map(|segment| (shard, segment)));
+        }
+        if !is_stored {
             return Ok(None);
         }
+        segments.sort_by_key(|(_, segment)| segment.written_ms);
         let last_used_ms = files.last_used(key).await;
-        let EntryManifest {
-            text,
-            compute_ps_per_row,
-            segments,
-            ..
-        } = loaded.manifest;
         // Sums saturate, because a manifest may state numbers whose sum overflows.
         let sum = |of: fn(&SegmentEntry) -> u64| {
             segments
                 .iter()
-                .fold(0u64, |sum, s| sum.saturating_add(of(s)))
+                .fold(0u64, |sum, (_, s)| sum.saturating_add(of(s)))
         };
         let (bytes, saved_ps) = (sum(|s| s.bytes), sum(|s| s.saved_ps));
         let idle = files.clock.unix_ms().saturating_sub(last_used_ms);
@@ -113,8 +124,8 @@ impl CacheStore {
             saved_ps,
             last_used_ms,
             benefit: benefit(saved_ps, bytes, idle),
-            damage: loaded.damage,
-            segments: segments.into_iter().map(SegmentSummary::from).collect(),
+            damage,
+            segments: segments.into_iter().map(summary).collect(),
         }))
     }
 
@@ -156,7 +167,11 @@ impl CacheStore {
             return;
         };
         let files = &self.shared.files;
-        let path = files.segment(&key, &segment.name);
+        let shard = ShardId {
+            key,
+            number: segment.shard,
+        };
+        let path = files.segment(&shard, &segment.name);
         let part = 0..segment.bytes.min(MEASURED_BYTES);
         match files.range(&path, segment.bytes, part).await {
             Ok(_) => files.meter.read_again(),
@@ -169,11 +184,29 @@ impl CacheStore {
     /// # Errors
     /// Another process is writing the entry, or the store fails.
     pub async fn remove(&self, key: &CacheKey) -> Result<(), CacheError> {
-        let lease = self.shared.options.lease;
-        match Exclusive::acquire(&self.shared.files, key, lease).await? {
-            Some(exclusive) => exclusive.remove().await,
-            None => Err(CacheError::Busy { key: *key }),
+        let mut shards = Vec::new();
+        for shard in self.shared.files.shards(key).await? {
+            match self.exclusive(&shard).await {
+                Ok(exclusive) => shards.push(exclusive),
+                Err(error) => {
+                    for exclusive in shards {
+                        exclusive.release().await;
+                    }
+                    return Err(error);
+                }
+            }
         }
+        for exclusive in shards {
+            exclusive.remove().await?;
+        }
+        Ok(())
+    }
+
+    /// Acquires the exclusive right to change a shard.
+    pub(super) async fn exclusive(&self, shard: &ShardId) -> Result<Exclusive, CacheError> {
+        let lease = self.shared.options.lease;
+        let acquired = Exclusive::acquire(&self.shared.files, shard, lease).await?;
+        acquired.ok_or(CacheError::Busy { key: shard.key })
     }
 
     /// Removes all entries of the store and returns the number of removed entries.
@@ -191,15 +224,14 @@ impl CacheStore {
     }
 }
 
-impl From<SegmentEntry> for SegmentSummary {
-    fn from(segment: SegmentEntry) -> Self {
-        Self {
-            name: segment.name,
-            rows: segment.rows,
-            bytes: segment.bytes,
-            compression: segment.compression,
-            written_ms: segment.written_ms,
-            writer: segment.writer,
-        }
+fn summary((shard, segment): (ShardId, SegmentEntry)) -> SegmentSummary {
+    SegmentSummary {
+        name: segment.name,
+        shard: shard.number,
+        rows: segment.rows,
+        bytes: segment.bytes,
+        compression: segment.compression,
+        written_ms: segment.written_ms,
+        writer: segment.writer,
     }
 }

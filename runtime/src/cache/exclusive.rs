@@ -1,4 +1,4 @@
-//! The exclusive right to change the entry of a cache key, held together with the entry's manifest.
+//! The exclusive right to change a shard of a cache entry, held together with the shard's manifest.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,51 +9,51 @@ use object_store::{Error as StoreError, PutMode, PutPayload, UpdateVersion};
 use super::error::CacheError;
 use super::files::Files;
 use super::guard::Guard;
-use super::key::CacheKey;
 use super::manifest::EntryManifest;
+use super::shard::ShardId;
 
-/// The exclusive right to change the entry of a cache key, and the entry's manifest.
+/// The exclusive right to change a shard, and the shard's manifest.
 #[derive(Debug)]
 pub(super) struct Exclusive {
     files: Arc<Files>,
-    key: CacheKey,
+    pub(super) shard: ShardId,
     guard: Guard,
     version: Option<UpdateVersion>,
     pub(super) manifest: EntryManifest,
 }
 
 impl Exclusive {
-    /// Acquires the exclusive right to change the entry of `key`; `None` when another writer holds
+    /// Acquires the exclusive right to change `shard`; `None` when another writer holds
     /// the right. `term` is the duration of a lease.
     pub(super) async fn acquire(
         files: &Arc<Files>,
-        key: &CacheKey,
+        shard: &ShardId,
         term: Duration,
     ) -> Result<Option<Self>, CacheError> {
-        let Some(guard) = Guard::acquire(files, key, term).await? else {
+        let Some(guard) = Guard::acquire(files, shard, term).await? else {
             return Ok(None);
         };
         // The manifest is read only after the right is acquired, because the previous holder may
         // have changed the manifest.
-        let loaded = match EntryManifest::load(files, key).await {
+        let loaded = match EntryManifest::load(files, shard).await {
             Ok(loaded) => loaded,
             Err(error) => {
-                guard.release(files, key).await;
+                guard.release(files, shard).await;
                 return Err(error);
             }
         };
         Ok(Some(Self {
             files: Arc::clone(files),
-            key: *key,
+            shard: *shard,
             guard,
             version: loaded.version,
             manifest: loaded.manifest,
         }))
     }
 
-    /// Checks that no other process has taken over the right to change the entry.
+    /// Checks that no other process has taken over the right to change the shard.
     pub(super) async fn confirm(&mut self) -> Result<(), CacheError> {
-        self.guard.confirm(&self.files, &self.key).await
+        self.guard.confirm(&self.files, &self.shard).await
     }
 
     /// Replaces the stored manifest by `manifest` atomically.
@@ -67,13 +67,17 @@ impl Exclusive {
             (None, None) => PutMode::Create,
         };
         let bytes = PutPayload::from(manifest.to_json()?);
-        let path = self.files.manifest(&self.key);
+        let path = self.files.manifest(&self.shard);
         self.version = Some(match self.files.put(&path, bytes, mode).await {
             Ok(version) => version,
             Err(CacheError::Store {
                 source: StoreError::Precondition { .. } | StoreError::AlreadyExists { .. },
                 ..
-            }) => return Err(CacheError::LeaseLost { key: self.key }),
+            }) => {
+                return Err(CacheError::LeaseLost {
+                    key: self.shard.key,
+                });
+            }
             Err(error) => return Err(error),
         });
         self.manifest = manifest;
@@ -96,7 +100,7 @@ impl Exclusive {
         }
         for name in names {
             self.files
-                .delete(&self.files.segment(&self.key, name))
+                .delete(&self.files.segment(&self.shard, name))
                 .await?;
         }
         Ok(dropped)
@@ -105,37 +109,40 @@ impl Exclusive {
     /// Deletes the leftovers of a process that died while writing: temporary files, and segments
     /// that the manifest does not list.
     pub(super) async fn remove_leftovers(&self) -> Result<(), CacheError> {
-        self.files.remove_temporary(&self.key);
+        self.files.remove_temporary(&self.shard);
         let known: HashSet<&str> = self
             .manifest
             .segments
             .iter()
             .map(|s| s.name.as_str())
             .collect();
-        for name in self.files.segments(&self.key).await? {
+        for name in self.files.segments(&self.shard).await? {
             if !known.contains(name.as_str()) {
                 self.files
-                    .delete(&self.files.segment(&self.key, &name))
+                    .delete(&self.files.segment(&self.shard, &name))
                     .await?;
             }
         }
         Ok(())
     }
 
-    /// Removes the entry. The manifest is deleted before the segments, so that no process finds an
-    /// incomplete entry.
+    /// Removes the shard, and what is known of the use of an entry that has no other shard. The
+    /// manifest is deleted before the segments, so that no process finds an incomplete shard.
     pub(super) async fn remove(mut self) -> Result<(), CacheError> {
         self.confirm().await?;
-        self.files.delete(&self.files.manifest(&self.key)).await?;
-        self.manifest = EntryManifest::empty(&self.key);
+        self.files.delete(&self.files.manifest(&self.shard)).await?;
+        let key = self.shard.key;
+        self.manifest = EntryManifest::empty(&key);
         self.remove_leftovers().await?;
-        self.files.delete(&self.files.used(&self.key)).await?;
+        if self.files.is_unused(&key).await? {
+            self.files.delete(&self.files.used(&key)).await?;
+        }
         self.release().await;
         Ok(())
     }
 
-    /// Releases the right to change the entry.
+    /// Releases the right to change the shard.
     pub(super) async fn release(self) {
-        self.guard.release(&self.files, &self.key).await;
+        self.guard.release(&self.files, &self.shard).await;
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! bandwidth.json             the measured bandwidth of the store
-//! locks/KEY                  directories: locked by the process that changes KEY
-//! KEY/lease.json             object stores: who may change KEY, and until when
-//! KEY/manifest.json          the segments of KEY
+//! mark                       a text that no other store has
+//! locks/KEY                  directories: locked by the process that changes the first shard of KEY
+//! KEY/lease.json             object stores: who may change the first shard of KEY, and until when
+//! KEY/manifest.json          the segments of the first shard of KEY
 //! KEY/used                   when KEY was last used, in milliseconds since 1970
 //! KEY/NAME.arrows            a segment: an Arrow IPC stream, followed by an index
+//! locks/KEY-N, KEY/N/..      the same of shard N, from 1
 //! ```
 
 use std::ops::Range;
@@ -25,10 +27,6 @@ use super::bandwidth::{History, Meter};
 use super::clock::Clock;
 use super::error::CacheError;
 use super::key::CacheKey;
-use super::key_text::is_hex;
-
-/// Extension of the file names of segments.
-const SEGMENT: &str = ".arrows";
 
 /// Maximum size in bytes of each small file: `bandwidth.json`, `used` or a lease. A larger object
 /// counts as damaged.
@@ -59,22 +57,8 @@ impl Files {
         self.prefix.clone().join(key.to_string())
     }
 
-    pub(super) fn manifest(&self, key: &CacheKey) -> Path {
-        self.key_folder(key).join("manifest.json")
-    }
-
-    pub(super) fn lease(&self, key: &CacheKey) -> Path {
-        self.key_folder(key).join("lease.json")
-    }
-
     pub(super) fn used(&self, key: &CacheKey) -> Path {
         self.key_folder(key).join("used")
-    }
-
-    /// Returns the path of a segment. `name` must have been checked by
-    /// [`is_hex`](super::key_text::is_hex).
-    pub(super) fn segment(&self, key: &CacheKey, name: &str) -> Path {
-        self.key_folder(key).join(format!("{name}{SEGMENT}"))
     }
 
     pub(super) fn bandwidth(&self) -> Path {
@@ -200,24 +184,6 @@ impl Files {
         Ok(keys)
     }
 
-    /// Returns the names of all stored segments of `key`, including those that the manifest of
-    /// `key` does not list.
-    pub(super) async fn segments(&self, key: &CacheKey) -> Result<Vec<String>, CacheError> {
-        let folder = self.key_folder(key);
-        let listed = self.store.list(Some(&folder));
-        listed
-            .map_err(|error| CacheError::store("list", &folder, error))
-            .try_filter_map(|meta| async move {
-                let name = meta
-                    .location
-                    .filename()
-                    .and_then(|n| n.strip_suffix(SEGMENT));
-                Ok(name.filter(|name| is_hex(name, 32)).map(str::to_owned))
-            })
-            .try_collect()
-            .await
-    }
-
     /// Returns the total size of all objects in the store, in bytes.
     pub(super) async fn total_bytes(&self) -> Result<u64, CacheError> {
         let listed = self.store.list(Some(&self.prefix));
@@ -261,20 +227,15 @@ impl Files {
             found.and_then(|(bytes, _)| serde_json::from_slice(&bytes).ok());
         found.unwrap_or_default().unless_old(self.clock.unix_ms())
     }
+}
 
-    /// Removes the temporary files that a crashed writer of `key` left behind.
-    pub(super) fn remove_temporary(&self, key: &CacheKey) {
-        let Some(directory) = &self.directory else {
-            return;
-        };
-        for folder in [directory.join(key.to_string()), directory.clone()] {
-            let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-            for entry in entries {
-                if is_temporary(FsPath::new(&entry.file_name())) {
-                    // Errors are ignored: the file may already be gone, or belong to another user.
-                    std::fs::remove_file(entry.path()).ok();
-                }
-            }
+/// Removes the unfinished files in `folder`.
+pub(super) fn remove_temporary_files(folder: &FsPath) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        if is_temporary(FsPath::new(&entry.file_name())) {
+            // Errors are ignored: the file may already be gone, or belong to another user.
+            std::fs::remove_file(entry.path()).ok();
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Ensures that only one process at a time changes the entry of a cache key.
+//! Ensures that only one process at a time changes a shard of a cache entry.
 //!
-//! A directory has a lock file per key, locked by the operating system, which releases the lock
+//! A directory has a lock file per shard, locked by the operating system, which releases the lock
 //! when the process dies. Lock files are never removed: removing a file that another process is
-//! about to lock would let two processes hold the lock. An object store has a lease per key: an
+//! about to lock would let two processes hold the lock. An object store has a lease per shard: an
 //! object that only one process can create. A lease states when it expires. After that time another
 //! process may take over the lease, so the clocks of the machines must differ by less than the
 //! duration of a lease.
@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CacheError;
 use super::files::{Files, SMALL, Unreadable};
-use super::key::{CacheKey, fresh, hex};
+use super::key::{fresh, hex};
+use super::shard::ShardId;
 
-/// The exclusive right to change the entry of a cache key.
+/// The exclusive right to change a shard.
 #[derive(Debug)]
 pub(super) enum Guard {
     /// A locked file; closing the file unlocks it.
@@ -38,16 +39,16 @@ struct Lease {
 }
 
 impl Guard {
-    /// Acquires the right to change the entry of `key`; `None` when another writer holds the right.
+    /// Acquires the right to change `shard`; `None` when another writer holds the right.
     /// `term` is the duration of a lease.
     pub(super) async fn acquire(
         files: &Files,
-        key: &CacheKey,
+        shard: &ShardId,
         term: Duration,
     ) -> Result<Option<Self>, CacheError> {
         match &files.directory {
-            Some(directory) => lock(&directory.join("locks"), key),
-            None => take_lease(files, key, term).await,
+            Some(directory) => lock(&directory.join("locks"), shard),
+            None => take_lease(files, shard, term).await,
         }
     }
 
@@ -55,7 +56,7 @@ impl Guard {
     pub(super) async fn confirm(
         &mut self,
         files: &Files,
-        key: &CacheKey,
+        shard: &ShardId,
     ) -> Result<(), CacheError> {
         let Self::Lease {
             owner,
@@ -73,7 +74,7 @@ impl Guard {
         let until = now.saturating_add(term.as_millis() as u64);
         let mode = PutMode::Update(version.clone());
         match files
-            .put(&files.lease(key), lease(owner, until)?, mode)
+            .put(&files.lease(shard), lease(owner, until)?, mode)
             .await
         {
             Ok(renewed) => {
@@ -83,17 +84,17 @@ impl Guard {
             Err(CacheError::Store {
                 source: StoreError::Precondition { .. } | StoreError::NotFound { .. },
                 ..
-            }) => Err(CacheError::LeaseLost { key: *key }),
+            }) => Err(CacheError::LeaseLost { key: shard.key }),
             Err(error) => Err(error),
         }
     }
 
-    /// Releases the right to change the entry. A lease that cannot be removed expires later.
-    pub(super) async fn release(self, files: &Files, key: &CacheKey) {
+    /// Releases the right to change the shard. A lease that cannot be removed expires later.
+    pub(super) async fn release(self, files: &Files, shard: &ShardId) {
         let Self::Lease { owner, .. } = self else {
             return;
         };
-        let path = files.lease(key);
+        let path = files.lease(shard);
         let held = files.read_small(&path, SMALL).await.ok().flatten();
         let held = held.and_then(|(bytes, _)| serde_json::from_slice::<Lease>(&bytes).ok());
         if held.is_some_and(|lease| lease.owner == owner)
@@ -104,8 +105,8 @@ impl Guard {
     }
 }
 
-fn lock(folder: &std::path::Path, key: &CacheKey) -> Result<Option<Guard>, CacheError> {
-    let path = folder.join(key.to_string());
+fn lock(folder: &std::path::Path, shard: &ShardId) -> Result<Option<Guard>, CacheError> {
+    let path = folder.join(shard.to_string());
     let failed = |error| CacheError::system("lock", &path, error);
     std::fs::create_dir_all(folder).map_err(failed)?;
     let mut options = File::options();
@@ -120,10 +121,10 @@ fn lock(folder: &std::path::Path, key: &CacheKey) -> Result<Option<Guard>, Cache
 
 async fn take_lease(
     files: &Files,
-    key: &CacheKey,
+    shard: &ShardId,
     term: Duration,
 ) -> Result<Option<Guard>, CacheError> {
-    let path = files.lease(key);
+    let path = files.lease(shard);
     let owner = hex(&fresh(&*files.clock));
     let now = files.clock.unix_ms();
     let expires_ms = now.saturating_add(term.as_millis() as u64);

@@ -1,7 +1,7 @@
 //! The segments of a cache entry that this process knows, and an index of the rows in these
 //! segments.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use object_store::path::Path;
@@ -9,11 +9,13 @@ use object_store::path::Path;
 use super::index::{FoundRow, Index, SegmentSlot};
 use super::key::RowAddress;
 use super::layout::{Block, SegmentLayout};
+use super::shard::ShardId;
 
 /// A segment whose index has been read.
 #[derive(Debug)]
 pub(super) struct KnownSegment {
     pub(super) name: Arc<str>,
+    pub(super) shard: ShardId,
     pub(super) path: Path,
     pub(super) bytes: u64,
     pub(super) blocks: Vec<Block>,
@@ -31,8 +33,8 @@ pub(super) struct Known {
     /// Tables of row addresses. Each table is at least twice as long as the next, so that an
     /// address is copied only a logarithmic number of times while segments are added.
     levels: Vec<Index>,
-    /// Names of damaged segments that the manifest may still list.
-    condemned: HashSet<String>,
+    /// Names of damaged segments that the manifest of their shard may still list.
+    condemned: HashMap<String, ShardId>,
 }
 
 impl Known {
@@ -64,36 +66,44 @@ impl Known {
         }
     }
 
-    /// Forgets the segments that are not in `listed`, the names in a manifest.
+    /// Forgets the segments that are not in `listed`, the names in all manifests.
     pub(super) fn keep_listed(&mut self, listed: &HashSet<&str>) {
         let mut gone: Vec<Arc<str>> = self.names.keys().cloned().collect();
         gone.retain(|name| !listed.contains(&**name));
         for name in gone {
             self.forget(&name);
         }
-        self.condemned.retain(|name| listed.contains(name.as_str()));
+        self.condemned
+            .retain(|name, _| listed.contains(name.as_str()));
     }
 
     /// True when the segment `name`, which a manifest lists, is neither known nor recorded as
     /// damaged. Its index then has to be read.
     pub(super) fn is_new(&self, name: &str) -> bool {
-        !self.names.contains_key(name) && !self.condemned.contains(name)
+        !self.names.contains_key(name) && !self.condemned.contains_key(name)
     }
 
-    /// Records that the segment `name` is damaged. Returns true when the damage was not recorded
-    /// before.
-    pub(super) fn condemn(&mut self, name: &str) -> bool {
+    /// Records that the segment `name` of `shard` is damaged. Returns true when the damage was not
+    /// recorded before.
+    pub(super) fn condemn(&mut self, shard: ShardId, name: &str) -> bool {
         self.forget(name);
-        self.condemned.insert(name.to_owned())
+        self.condemned.insert(name.to_owned(), shard).is_none()
     }
 
-    pub(super) fn condemned(&self) -> &HashSet<String> {
-        &self.condemned
+    /// Returns the names of the damaged segments that the manifest of `shard` may still list.
+    pub(super) fn condemned(&self, shard: &ShardId) -> HashSet<String> {
+        let condemned = self.condemned.iter().filter(|(_, of)| *of == shard);
+        condemned.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the shards whose manifests may still list damaged segments.
+    pub(super) fn condemned_shards(&self) -> BTreeSet<ShardId> {
+        self.condemned.values().copied().collect()
     }
 
     /// Records that no manifest lists the damaged segments `names` any more.
     pub(super) fn absolve(&mut self, names: &HashSet<String>) {
-        self.condemned.retain(|name| !names.contains(name));
+        self.condemned.retain(|name, _| !names.contains(name));
     }
 
     pub(super) fn segment(&self, slot: SegmentSlot) -> Option<&Arc<KnownSegment>> {

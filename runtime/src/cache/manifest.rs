@@ -1,5 +1,5 @@
-//! The manifest of a cache entry: the list of its segments, with facts about each segment for
-//! display and eviction.
+//! The manifest of a shard of a cache entry: the list of its segments, with facts about each segment
+//! for display and eviction.
 
 use object_store::UpdateVersion;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use super::files::{Files, Unreadable};
 use super::key::CacheKey;
 use super::key_text::is_hex;
 use super::layout::{SegmentLayout, decode_checked};
+use super::shard::ShardId;
 
 /// Version of the layout of manifests and segments; manifests of other versions are not read.
 const VERSION: u32 = 1;
@@ -22,7 +23,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// damaged.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 
-/// The manifest of an entry.
+/// The manifest of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EntryManifest {
     version: u32,
@@ -85,9 +86,9 @@ impl EntryManifest {
         }
     }
 
-    /// Loads the manifest of `key`. A damaged manifest is logged, and counts as empty.
-    pub(super) async fn load(files: &Files, key: &CacheKey) -> Result<Loaded, CacheError> {
-        let path = files.manifest(key);
+    /// Loads the manifest of `shard`. A damaged manifest is logged, and counts as empty.
+    pub(super) async fn load(files: &Files, shard: &ShardId) -> Result<Loaded, CacheError> {
+        let (path, key) = (files.manifest(shard), &shard.key);
         let (found, version, damage) = match files.read_small(&path, MAX_BYTES).await {
             Ok(None) => (None, None, None),
             Ok(Some((bytes, version))) => match Self::parse(&bytes, key) {
@@ -162,9 +163,9 @@ impl SegmentEntry {
     pub(super) async fn read_layout(
         &self,
         files: &Files,
-        key: &CacheKey,
+        shard: &ShardId,
     ) -> Result<SegmentLayout, Unreadable> {
-        let path = files.segment(key, &self.name);
+        let path = files.segment(shard, &self.name);
         // The manifest may state any size. After this check, no allocation exceeds the size of the
         // object.
         files.check_size(&path, self.bytes).await?;

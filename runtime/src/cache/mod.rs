@@ -16,7 +16,9 @@
 //! | `writer`, `segment`, `publish` | collecting rows into immutable segments, and publishing them |
 //! | `block`, `size` | record batches as bytes; the bytes of rows |
 //! | `layout`, `index` | tables of row addresses: of a segment in the store, of an entry in memory |
-//! | `manifest`, `exclusive`, `guard` | which segments exist, and who may change them |
+//! | `shard` | the parts of an entry that several writers fill at once |
+//! | `manifest`, `exclusive`, `guard` | which segments a shard has, and who may change them |
+//! | `mark` | the mark by which processes know that they share a store |
 //! | `compression`, `bandwidth`, `clock` | the choice of a compression by measured times and bandwidths |
 //! | `quota` | eviction |
 //! | `recent` | recently read blocks |
@@ -45,12 +47,14 @@ mod key_text;
 mod known;
 mod layout;
 mod manifest;
+mod mark;
 mod publish;
 mod quota;
 mod read;
 mod recent;
 mod refresh;
 mod segment;
+mod shard;
 mod shared;
 mod size;
 mod store;

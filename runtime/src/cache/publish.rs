@@ -45,8 +45,9 @@ impl Writer {
             self.state = WriterState::Full;
             return Ok(());
         }
-        let path = inner.shared.files.segment(&inner.key, &segment.name);
-        let condemned = self.entry.condemned();
+        let shard = exclusive.shard;
+        let path = inner.shared.files.segment(&shard, &segment.name);
+        let condemned = self.entry.condemned(&shard);
         let mut manifest = exclusive.manifest.clone();
         manifest.text = inner.info.text.clone();
         manifest.schema = inner.fingerprint.clone();
@@ -68,11 +69,11 @@ impl Writer {
             return Err(error);
         }
         for name in &condemned {
-            let gone = inner.shared.files.segment(&inner.key, name);
+            let gone = inner.shared.files.segment(&shard, name);
             inner.shared.files.delete(&gone).await.ok();
         }
         self.entry.with_mut(|known| known.absolve(&condemned));
-        self.entry.adopt(&segment, &encoded.layout);
+        self.entry.adopt(shard, &segment, &encoded.layout);
         self.entry.touch().await;
         Ok(())
     }

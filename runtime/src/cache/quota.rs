@@ -15,6 +15,7 @@ use super::error::CacheError;
 use super::exclusive::Exclusive;
 use super::key::CacheKey;
 use super::manifest::EntryManifest;
+use super::shard::ShardId;
 use super::shared::StoreState;
 
 /// Time in milliseconds for which the benefit of a key stays whole after the key's last use, so
@@ -37,7 +38,7 @@ pub(super) fn benefit(saved_ps: u64, bytes: u64, idle_ms: u64) -> f64 {
 /// A segment that may be evicted.
 #[derive(Debug, Clone, PartialEq)]
 struct Candidate {
-    key: CacheKey,
+    shard: ShardId,
     name: String,
     bytes: u64,
     benefit: f64,
@@ -80,14 +81,14 @@ pub(super) async fn make_room(
         return Ok(false);
     }
     let below = benefit(saved_ps, bytes, 0);
-    let mut busy = HashSet::from([*key]);
+    let mut busy = HashSet::new();
     loop {
         let used = shared.files.total_bytes().await?;
         let excess = used.saturating_add(needed).saturating_sub(quota);
         if excess == 0 {
             return Ok(true);
         }
-        let candidates = candidates(shared, &busy).await?;
+        let candidates = candidates(shared, key, &busy).await?;
         let Some(victims) = victims(candidates, excess, below) else {
             return Ok(false);
         };
@@ -95,24 +96,27 @@ pub(super) async fn make_room(
     }
 }
 
-/// Removes the segments `victims`. If another writer holds the key of any of these segments, no
-/// segment is removed, and that key is added to `busy`.
+/// Removes the segments `victims`. If another writer holds the shard of any of these segments, no
+/// segment is removed, and that shard is added to `busy`.
 async fn evict(
     shared: &StoreState,
     victims: Vec<Candidate>,
-    busy: &mut HashSet<CacheKey>,
+    busy: &mut HashSet<ShardId>,
 ) -> Result<(), CacheError> {
-    let mut by_key: HashMap<CacheKey, HashSet<String>> = HashMap::new();
+    let mut by_shard: HashMap<ShardId, HashSet<String>> = HashMap::new();
     for victim in victims {
-        by_key.entry(victim.key).or_default().insert(victim.name);
+        by_shard
+            .entry(victim.shard)
+            .or_default()
+            .insert(victim.name);
     }
     let mut held = Vec::new();
     let mut all = true;
-    for (key, names) in by_key {
-        match Exclusive::acquire(&shared.files, &key, shared.options.lease).await? {
+    for (shard, names) in by_shard {
+        match Exclusive::acquire(&shared.files, &shard, shared.options.lease).await? {
             Some(exclusive) => held.push((exclusive, names)),
             None => {
-                busy.insert(key);
+                busy.insert(shard);
                 all = false;
             }
         }
@@ -130,33 +134,32 @@ async fn evict(
     Ok(())
 }
 
+/// Returns the segments of all shards that are not `busy`, except those of `own`, the key of the new
+/// segment.
 async fn candidates(
     shared: &StoreState,
-    except: &HashSet<CacheKey>,
+    own: &CacheKey,
+    busy: &HashSet<ShardId>,
 ) -> Result<Vec<Candidate>, CacheError> {
     let files = &shared.files;
     let mut candidates = Vec::new();
-    for key in files.keys().await? {
-        if except.contains(&key) {
-            continue;
-        }
+    for key in files.keys().await?.into_iter().filter(|key| key != own) {
         let idle = files
             .clock
             .unix_ms()
             .saturating_sub(files.last_used(&key).await);
-        let loaded = EntryManifest::load(files, &key).await?;
-        candidates.extend(
-            loaded
-                .manifest
-                .segments
-                .into_iter()
-                .map(|segment| Candidate {
-                    key,
-                    benefit: benefit(segment.saved_ps, segment.bytes, idle),
-                    name: segment.name,
-                    bytes: segment.bytes,
-                }),
-        );
+        for shard in files.shards(&key).await? {
+            if busy.contains(&shard) {
+                continue;
+            }
+            let segments = EntryManifest::load(files, &shard).await?.manifest.segments;
+            candidates.extend(segments.into_iter().map(|segment| Candidate {
+                shard,
+                benefit: benefit(segment.saved_ps, segment.bytes, idle),
+                name: segment.name,
+                bytes: segment.bytes,
+            }));
+        }
     }
     Ok(candidates)
 }
@@ -169,7 +172,7 @@ mod tests {
 
     fn candidate(name: &str, bytes: u64, benefit: f64) -> Candidate {
         Candidate {
-            key: CacheKey::new([0; 32]),
+            shard: ShardId::first(CacheKey::new([0; 32])),
             name: name.to_owned(),
             bytes,
             benefit,

@@ -159,7 +159,7 @@ impl Entry {
         let (parts, mut sound) = match parts {
             Ok(parts) => (parts, true),
             Err(Unreadable::Damaged(cause)) => {
-                self.lose(&segment.name, &cause).await;
+                self.lose(segment.shard, &segment.name, &cause).await;
                 (Vec::new(), false)
             }
             Err(Unreadable::Failed(error)) => {
@@ -175,7 +175,7 @@ impl Entry {
                 match entry.decode(&segment, number, bytes) {
                     Ok(batch) => pieces.push((batch, wanted)),
                     Err(cause) => {
-                        entry.condemn(&segment.name, &cause);
+                        entry.condemn(segment.shard, &segment.name, &cause);
                         sound = false;
                     }
                 }

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::error::CacheError;
-use super::exclusive::Exclusive;
 use super::files::Unreadable;
 use super::key::{CacheKey, checksum_of};
 use super::manifest::{EntryManifest, SegmentEntry};
+use super::shard::ShardId;
 use super::store::CacheStore;
 
 /// Number of blocks that are read at a time.
@@ -48,40 +48,44 @@ impl CacheStore {
     pub async fn verify(&self, repair: bool) -> Result<Verified, CacheError> {
         let mut verified = Verified::default();
         for key in self.shared.files.keys().await? {
-            self.verify_entry(&key, repair, &mut verified).await?;
+            let mut is_entry = false;
+            for shard in self.shared.files.shards(&key).await? {
+                is_entry |= self.verify_shard(&shard, repair, &mut verified).await?;
+            }
+            verified.entries += u64::from(is_entry);
         }
         Ok(verified)
     }
 
-    async fn verify_entry(
+    /// Checks a shard. Returns false if it has no manifest.
+    async fn verify_shard(
         &self,
-        key: &CacheKey,
+        shard: &ShardId,
         repair: bool,
         verified: &mut Verified,
-    ) -> Result<(), CacheError> {
-        let loaded = EntryManifest::load(&self.shared.files, key).await?;
+    ) -> Result<bool, CacheError> {
+        let loaded = EntryManifest::load(&self.shared.files, shard).await?;
         if loaded.version.is_none() {
-            return Ok(());
+            return Ok(false);
         }
-        verified.entries += 1;
         let damage = |segment: Option<&SegmentEntry>, cause| Damage {
-            key: *key,
+            key: shard.key,
             segment: segment.map(|segment| segment.name.clone()),
             cause,
         };
         if let Some(cause) = loaded.damage {
             verified.damaged.push(damage(None, cause));
             if repair {
-                self.remove(key).await?;
+                self.exclusive(shard).await?.remove().await?;
                 verified.removed += 1;
             }
-            return Ok(());
+            return Ok(true);
         }
         let mut names = HashSet::new();
         let mut damaged = Vec::new();
         for segment in &loaded.manifest.segments {
             verified.segments += 1;
-            match self.verify_segment(key, segment).await {
+            match self.verify_segment(shard, segment).await {
                 Ok(bytes) => verified.bytes += bytes,
                 Err(Unreadable::Failed(error)) => return Err(error),
                 Err(Unreadable::Damaged(cause)) => {
@@ -92,31 +96,31 @@ impl CacheStore {
         }
         if !damaged.is_empty() {
             // A segment that was evicted during the verification is not damaged.
-            let now = EntryManifest::load(&self.shared.files, key).await?.manifest;
+            let now = EntryManifest::load(&self.shared.files, shard)
+                .await?
+                .manifest;
             names.retain(|name| now.segments.iter().any(|segment| segment.name == *name));
             damaged.retain(|d| d.segment.as_ref().is_some_and(|name| names.contains(name)));
             verified.damaged.extend(damaged);
         }
         if repair && !names.is_empty() {
-            let lease = self.shared.options.lease;
-            let acquired = Exclusive::acquire(&self.shared.files, key, lease).await?;
-            let mut exclusive = acquired.ok_or(CacheError::Busy { key: *key })?;
+            let mut exclusive = self.exclusive(shard).await?;
             verified.removed += exclusive.drop_segments(&names).await? as u64;
             exclusive.release().await;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads and checks a segment, and returns its size in bytes. The error says either how the
     /// segment is damaged, or that the store failed.
     async fn verify_segment(
         &self,
-        key: &CacheKey,
+        shard: &ShardId,
         segment: &SegmentEntry,
     ) -> Result<u64, Unreadable> {
         let files = &self.shared.files;
-        let path = files.segment(key, &segment.name);
-        let layout = segment.read_layout(files, key).await?;
+        let path = files.segment(shard, &segment.name);
+        let layout = segment.read_layout(files, shard).await?;
         for (group, blocks) in layout.blocks.chunks(VERIFY_BLOCKS).enumerate() {
             let ranges: Vec<_> = blocks
                 .iter()

@@ -11,6 +11,7 @@ use super::error::CacheError;
 use super::exclusive::Exclusive;
 use super::key::RowAddress;
 use super::segment::{MAX_ROWS, Pending};
+use super::shard::ShardId;
 use super::size::row_bytes;
 
 /// State of a writer, which decides whether appended rows are stored.
@@ -24,7 +25,8 @@ pub enum WriterState {
     Disabled,
 }
 
-/// Writes rows to a cache entry. Each entry has at most one writer at a time, over all processes.
+/// Writes rows to a cache entry. Each shard of an entry has at most one writer at a time, over all
+/// processes.
 ///
 /// Rows are held in memory until they fill a segment. [`finish`](Self::finish) writes the remaining
 /// rows and releases the right to write. Dropping the writer without finishing loses the rows that
@@ -42,16 +44,35 @@ pub struct Writer {
 }
 
 impl Entry {
-    /// Creates a writer of the entry; `None` while another writer of this entry exists, in this or
+    /// Creates the only writer of the entry; `None` while another such writer exists, in this or
     /// another process. Leftovers of a crashed writer are removed.
     ///
     /// # Errors
     /// The store cannot be read or locked.
     pub async fn writer(&self) -> Result<Option<Writer>, CacheError> {
+        self.shard_writer(ShardId::first(self.inner.key)).await
+    }
+
+    /// Creates one of several writers of the entry, which should write different rows. `None` if the
+    /// entry has the maximum number of writers already. Leftovers of a crashed writer are removed.
+    ///
+    /// # Errors
+    /// As [`writer`](Self::writer).
+    pub async fn shared_writer(&self) -> Result<Option<Writer>, CacheError> {
+        for shard in ShardId::all(self.inner.key) {
+            if let Some(writer) = self.shard_writer(shard).await? {
+                return Ok(Some(writer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Creates the writer of a shard; `None` while another one exists.
+    async fn shard_writer(&self, shard: ShardId) -> Result<Option<Writer>, CacheError> {
         let shared = &self.inner.shared;
         let acquired = {
             let _acquiring = self.inner.acquiring.lock().await;
-            Exclusive::acquire(&shared.files, &self.inner.key, shared.options.lease).await?
+            Exclusive::acquire(&shared.files, &shard, shared.options.lease).await?
         };
         let Some(mut exclusive) = acquired else {
             return Ok(None);
@@ -69,8 +90,8 @@ impl Entry {
         }))
     }
 
-    /// Removes segments that are damaged or have another schema. Then learns of the segments that
-    /// were written since the entry was opened, whose rows need not be written again.
+    /// Removes segments of the shard that are damaged or have another schema. Then learns of the
+    /// segments that were written since the entry was opened, whose rows need not be written again.
     async fn prepare(&self, exclusive: &mut Exclusive) -> Result<(), CacheError> {
         let of_other_schema = exclusive.manifest.schema != self.inner.fingerprint;
         let unusable: HashSet<String> = if of_other_schema {
@@ -81,7 +102,7 @@ impl Entry {
                 .map(|s| s.name.clone())
                 .collect()
         } else {
-            self.condemned()
+            self.condemned(&exclusive.shard)
         };
         exclusive.drop_segments(&unusable).await?;
         exclusive.remove_leftovers().await?;

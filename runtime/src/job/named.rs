@@ -10,23 +10,34 @@ use super::{CountShare, OpenJob, ShareName};
 use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
 use crate::fragment::width::RowWidth;
-use crate::segment::{OrderedSegment, OrderedWindow, RowRun, SegmentName, SegmentWindow};
+use crate::segment::{CacheUse, OrderedSegment, OrderedWindow, RowRun, SegmentName, SegmentWindow};
 use crate::tail::uri;
 
 /// Maximum number of stored rows in a named segment. Segments of a run have about 16,384 rows, and
 /// larger ones only if a batch has.
 const MAX_ROWS: u64 = 1 << 26;
 
+/// A segment that was computed from its name.
+#[derive(Debug)]
+pub struct ComputedSegment {
+    /// The rows, in a single batch, or in several if they do not fit into one.
+    pub rows: Vec<RowBatch>,
+    /// Numbers of rows at the cache point; `None` without a cache.
+    pub cache: Option<CacheUse>,
+}
+
 impl OpenJob {
-    /// Computes a segment. Returns a single batch, or several if the rows do not fit into one.
+    /// Computes a segment.
     ///
     /// # Errors
     /// Fails if `name` does not name a segment of this job, and if the segment cannot be read or
     /// computed. Rows that fail are part of the batches.
-    pub async fn compute(&self, name: &SegmentName) -> Result<Vec<RowBatch>> {
+    pub async fn compute(&self, name: &SegmentName) -> Result<ComputedSegment> {
         let segment = self.find(name).await?;
         let read = segment.request().read(&self.segments).await?;
-        Ok(read.compute(&self.segments).await?)
+        let cache = read.cache_use();
+        let rows = read.compute(&self.segments).await?;
+        Ok(ComputedSegment { rows, cache })
     }
 
     /// Counts a share of the stored rows.

@@ -1,4 +1,4 @@
-//! The measured work of a job.
+//! The measured work of a job, and its use of the cache.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OpenJob;
 use crate::fragment::NodeTotals;
+use crate::segment::CacheUse;
 
 /// The work of a job so far: metrics of its operators, and its reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +57,29 @@ impl OpenJob {
             nodes: self.plan.reader.totals(),
             reading,
             read_bytes,
+        }
+    }
+
+    /// Returns the numbers of rows at the cache point that this process had so far; `None` without a
+    /// cache.
+    pub fn cache_use(&self) -> Option<CacheUse> {
+        let cached = self.plan.reader.cached.as_ref();
+        cached.map(|cached| cached.counts())
+    }
+
+    /// Writes the rows that this process computed at the cache point, and holds in memory, to the
+    /// cache.
+    pub async fn publish(&self) {
+        if let Some(cached) = &self.plan.reader.cached {
+            cached.publish().await;
+        }
+    }
+
+    /// Makes the rows visible that other processes had written to the cache when a client began to
+    /// use `view`. Does nothing for a view that was seen before.
+    pub async fn see_cache(&self, view: u64) {
+        if let Some(cached) = &self.plan.reader.cached {
+            cached.see(view).await;
         }
     }
 }

@@ -72,8 +72,8 @@ impl BatchStream {
     /// Returns the number of rows read from the cache and the number of rows computed so far, both
     /// at the cache point; `None` without a cache.
     pub fn cached(&self) -> Option<(u64, u64)> {
-        let cached = self.run.job.plan.reader.cached.as_ref();
-        cached.map(|cached| cached.counts())
+        let rows = self.run.cache_use()?;
+        Some((rows.read, rows.computed))
     }
 
     /// Returns statistics of the batches sent so far and of failed rows.
@@ -115,9 +115,7 @@ impl Driver {
     /// Drives the run to its end. If the run fails, the error is sent after the batches.
     async fn drive(self) {
         let driven = self.deliver().await;
-        if let Some(cached) = &self.run.job.plan.reader.cached {
-            cached.finish().await;
-        }
+        self.run.publish().await;
         if let Err(error) = driven {
             // Sending fails if the consumer hung up.
             let _ = self.sender.send(Err(error)).await;

@@ -6,6 +6,7 @@ use arrow::datatypes::SchemaRef;
 use forebay_planner::clauses::{EqualSteps, OnError, Remainder};
 
 use super::config::RunScope;
+use super::epoch_gate::EpochGate;
 use super::segment_engine::SegmentEngine;
 use crate::dead_letters::{DeadLetter, DeadLetterWriter};
 use crate::error::{Error, Result};
@@ -64,6 +65,8 @@ pub struct JobRun {
     pub(super) analyze: bool,
     /// The engine that computes the segments; `None` to compute them in this process.
     pub(super) engine: Option<Arc<dyn SegmentEngine>>,
+    /// Holds back the epochs whose rows the epoch before them computes.
+    pub(super) gate: Arc<EpochGate>,
 }
 
 impl JobRun {

@@ -10,6 +10,8 @@ mod computed;
 mod config;
 mod counted;
 mod driver;
+mod epoch_gate;
+mod epochs;
 mod input;
 mod inputs;
 mod job_run;
@@ -33,9 +35,9 @@ pub use job_run::JobRun;
 pub use segment_engine::{ByName, SegmentEngine};
 
 pub use crate::job::{
-    CountShare, JobConfig, JobWork, LastSteps, OpenJob, Prepared, Sample, ShareName, machine,
-    prepare,
+    CacheFacts, ComputedSegment, CountShare, JobCache, JobConfig, JobWork, LastSteps, OpenJob,
+    Prepared, Sample, ShareName, SharedCache, machine, planned_cache, prepare, used_cache,
 };
 pub use crate::memory::DEFAULT_MEMORY;
-pub use crate::segment::{SegmentName, SegmentWindow};
+pub use crate::segment::{CacheUse, SegmentName, SegmentWindow, SourceNames, cached_location};
 pub use crate::stream::assignment::{Uneven, WorkerStride};

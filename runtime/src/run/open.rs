@@ -12,7 +12,7 @@ use super::sizing::segment_size;
 use crate::cache::Stores;
 use crate::error::{Error, Result};
 use crate::job::row_counts::{CountCall, RowCounts};
-use crate::job::{JobConfig, OpenJob};
+use crate::job::{JobCache, JobConfig, OpenJob};
 use crate::order::PassName;
 use crate::stream::accountant::BatchRules;
 use crate::stream::assignment::RankAssignment;
@@ -38,6 +38,10 @@ impl JobRun {
             epochs: epochs(&compiled.clauses, config),
             threads: config.threads,
             memory_limit: config.memory_limit,
+            cache: match &config.internals.engine {
+                Some(engine) if engine.caches_elsewhere() => JobCache::Elsewhere,
+                _ => JobCache::Own,
+            },
             analyze: config.internals.analyze,
             is_cut: false,
         };
@@ -76,6 +80,7 @@ impl JobRun {
             limit_batches: config.limit_batches,
             analyze: config.internals.analyze,
             engine: config.internals.engine.clone(),
+            gate: Arc::default(),
             job,
         };
         if let Some(cursor) = &run.resume {

@@ -90,9 +90,7 @@ impl Output {
     }
 
     async fn begin(&mut self, epoch: u64, out: &mut Vec<Batch>) -> Result<()> {
-        if let Some(cached) = &self.run.job.plan.reader.cached {
-            cached.begin_epoch(epoch).await;
-        }
+        self.run.begin_epoch(epoch).await;
         if self.epoch.is_some() {
             if !self.run.job.clauses.repeat.continuous {
                 self.end_of_span(out)?;

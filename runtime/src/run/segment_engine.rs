@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt};
 use crate::error::Result;
 use crate::fragment::row_batch::RowBatch;
 use crate::job::{CountShare, JobWork, OpenJob, ShareName};
-use crate::segment::SegmentName;
+use crate::segment::{CacheUse, SegmentName};
 
 /// Computes the segments of a run, and counts rows for it. The run plans segments, and makes batches
 /// of their rows; the engine computes the rows, in this process or on other machines.
@@ -42,6 +42,24 @@ pub trait SegmentEngine: fmt::Debug + Send + Sync {
     fn last_steps(&self) -> &[String] {
         &[]
     }
+
+    /// Returns true if other processes read and write the cache of the engine's jobs, so that this
+    /// process does not open its store.
+    fn caches_elsewhere(&self) -> bool {
+        false
+    }
+
+    /// Returns the numbers of rows at the cache point of `job` so far; `None` without a cache.
+    fn cache_use(&self, job: &OpenJob) -> Option<CacheUse> {
+        job.cache_use()
+    }
+
+    /// Writes the rows that were computed at the cache point of `job` to the cache. The segments
+    /// that the engine takes afterwards find them.
+    fn publish(&self, job: &Arc<OpenJob>) -> BoxFuture<'static, ()> {
+        let job = Arc::clone(job);
+        async move { job.publish().await }.boxed()
+    }
 }
 
 /// Computes segments in this process from their names, as a worker does. Tests compare it with the
@@ -63,8 +81,9 @@ impl SegmentEngine for ByName {
             .map(move |name| {
                 let job = Arc::clone(&job);
                 async move {
-                    let rows = job.compute(&name).await?;
-                    job.received(&job.segment_schema(), &name, &job.to_batches(&rows)?)
+                    let computed = job.compute(&name).await?;
+                    let batches = job.to_batches(&computed.rows)?;
+                    job.received(&job.segment_schema(), &name, &batches)
                 }
             })
             .buffered(self.at_once.max(1))

@@ -131,10 +131,8 @@ impl Sequencer {
     async fn open(&mut self) -> Result<()> {
         let run = Arc::clone(&self.run);
         // Rows that one epoch computes can be read from the cache in the next epoch.
-        if let Some(cached) = &run.job.plan.reader.cached
-            && self.count_only.is_none()
-        {
-            cached.epoch_begun(self.epoch).await;
+        if self.count_only.is_none() {
+            run.epoch_begun(self.epoch).await;
         }
         self.accountant.begin(self.epoch);
         let Some(cursor) = self.resume.take() else {

@@ -133,24 +133,22 @@ const fn stored(split: u32, offset: u32) -> RowRun {
     }
 }
 
+async fn computed(job: &OpenJob, name: &SegmentName) -> Vec<RowBatch> {
+    job.compute(name).await.unwrap().rows
+}
+
 #[tokio::test]
 async fn a_named_segment_has_its_rows() {
     let (_folder, file) = table();
     let job = job(&file).await;
     let split = SegmentWindow::Split { split: 0, key: 5 };
-    let rows = job.compute(&segment(split, stored(0, 17))).await.unwrap();
+    let rows = computed(&job, &segment(split, stored(0, 17))).await;
     assert_eq!(
         rows[0].columns[0].as_primitive::<Int64Type>().values(),
         &[17]
     );
-    let whole = job
-        .compute(&segment(FIRST, ordered(0, 2, 5)))
-        .await
-        .unwrap();
-    let part = job
-        .compute(&segment(FIRST, ordered(0, 4, 2)))
-        .await
-        .unwrap();
+    let whole = computed(&job, &segment(FIRST, ordered(0, 2, 5))).await;
+    let part = computed(&job, &segment(FIRST, ordered(0, 4, 2))).await;
     let ids = |rows: &[RowBatch]| rows[0].columns[0].as_primitive::<Int64Type>().clone();
     assert_eq!(&ids(&whole).values()[2..4], &ids(&part).values()[..]);
 }
@@ -207,7 +205,7 @@ async fn rows_that_a_segment_cannot_have_are_refused() {
     let (_folder, file) = table();
     let job = job(&file).await;
     let name = segment(FIRST, ordered(0, 0, 4));
-    let sent = job.to_batches(&job.compute(&name).await.unwrap()).unwrap();
+    let sent = job.to_batches(&computed(&job, &name).await).unwrap();
     let schema = job.segment_schema();
     let back = job.received(&schema, &name, &sent).unwrap();
     assert_eq!(job.to_batches(&back).unwrap(), sent);

@@ -7,6 +7,7 @@
 //! empty.
 
 use std::collections::HashSet;
+use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,10 +16,11 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::{Result, internal_err};
 use forebay_planner::rows::canonical::rows_text;
 use forebay_planner::rows::{self, RowOp, RowPlan};
-use tokio::sync::{Mutex, watch};
+use serde::{Deserialize, Serialize};
 
-use super::data::StoredData;
-use crate::cache::{CacheKey, CacheStore, Entry, EntryInfo, FileKey, Location, RowAddress, Writer};
+use super::data::{SourceNames, StoredData};
+use super::prefix_writer::{Fresh, PrefixWriter};
+use crate::cache::{CacheKey, CacheStore, EntryInfo, FileKey, Location, RowAddress};
 use crate::fragment::Fragment;
 use crate::fragment::row_batch::RowBatch;
 use crate::fragment::union::merged;
@@ -43,6 +45,11 @@ pub(crate) struct CacheSetup {
     pub reads: u32,
     /// If random draws are frozen, the pass whose draws all epochs use.
     pub frozen: Option<u64>,
+    /// The locations by which the rows of sources are known, if several processes share the store;
+    /// `None` if this process alone writes an entry.
+    pub shared: Option<SourceNames>,
+    /// True if other processes compute the rows, and read and write the store.
+    pub is_elsewhere: bool,
 }
 
 /// Returns the cache key of the prefix with canonical text `text`. `frozen` is the pass whose
@@ -81,36 +88,28 @@ pub(crate) struct CachedPrefix {
     /// For each stored column, its index among the output columns of the prefix.
     order: Vec<usize>,
     frozen: Option<u64>,
-    /// The store, and the entry in the store that holds the rows of the prefix; `None` without a
-    /// store.
-    kept: Option<(CacheStore, Entry)>,
-    writing: Mutex<Writing>,
-    begun: watch::Sender<Begun>,
+    /// Writer of the entry that holds the rows of the prefix; `None` without a store.
+    kept: Option<PrefixWriter>,
     /// Number of rows that were read from the store.
     read: AtomicU64,
     /// Number of rows that had to be computed, because they were not in the store.
     computed: AtomicU64,
 }
 
-#[derive(Debug)]
-enum Writing {
-    /// No row was written to the entry yet.
-    NotYet,
-    /// This process holds the entry's writer.
-    Open(Box<Writer>),
-    /// This process does not write any more: another process writes, or the store failed.
-    Left,
+/// Numbers of rows at a cache point.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheUse {
+    /// Rows that were read from the store.
+    pub read: u64,
+    /// Rows that were computed, because they were not in the store.
+    pub computed: u64,
 }
 
-/// The progress of the run over its epochs.
-#[derive(Debug, Default)]
-struct Begun {
-    /// The latest epoch that has begun.
-    epoch: Option<u64>,
-    /// Number of rows of the prefix that had been computed when `epoch` began.
-    computed: u64,
-    /// True if the epoch before `epoch` computed no row, so no row is left to write to the store.
-    settled: bool,
+impl AddAssign for CacheUse {
+    fn add_assign(&mut self, more: Self) {
+        self.read = self.read.saturating_add(more.read);
+        self.computed = self.computed.saturating_add(more.computed);
+    }
 }
 
 /// The rows of the prefix that a segment needs: rows read from the store, and locations of the rows
@@ -133,6 +132,14 @@ impl Found {
         places.map(|place| place.position)
     }
 
+    /// Returns the numbers of these rows.
+    pub(crate) fn counts(&self) -> CacheUse {
+        CacheUse {
+            read: self.stored.len() as u64,
+            computed: self.missing.len() as u64,
+        }
+    }
+
     /// Removes and returns the rows with positions below `position`.
     pub(crate) fn take_before(&mut self, position: u64) -> Self {
         let before = |places: &[RowLocation]| places.partition_point(|p| p.position < position);
@@ -146,14 +153,6 @@ impl Found {
         taken.rows = taken.rows.slice(0, stored);
         taken
     }
-}
-
-/// Newly computed rows of the prefix, which are to be stored in the cache.
-#[derive(Debug)]
-pub(crate) struct Fresh {
-    addresses: Vec<RowAddress>,
-    rows: RecordBatch,
-    dropped: Vec<RowAddress>,
 }
 
 impl CachedPrefix {
@@ -186,11 +185,14 @@ impl CachedPrefix {
         let mut kept = None;
         if let Some(store) = &setup.store {
             match store.entry(key, info).await {
-                Ok(entry) => kept = Some((store.clone(), entry)),
+                Ok(entry) => {
+                    let is_shared = setup.shared.is_some();
+                    kept = Some(PrefixWriter::new(store.clone(), entry, is_shared));
+                }
                 Err(error) => log::warn!("{error}; rows are computed without a cache"),
             }
         }
-        if kept.is_none() && frozen.is_none() {
+        if kept.is_none() && frozen.is_none() && !setup.is_elsewhere {
             return Ok(None);
         }
         let mut occurrences = Vec::new();
@@ -205,7 +207,7 @@ impl CachedPrefix {
             scans: scans.map(|s| occurrences.contains(&s.occurrence)).collect(),
             // If the prefix scans a file twice, the two scans may yield different rows, so the keys
             // of the file differ by scan.
-            files: data.file_keys(|scan| {
+            files: data.file_keys(setup.shared.as_ref(), |scan| {
                 let nth = occurrences.iter().position(|&o| o == scan.occurrence);
                 format!("{nth:?}")
             }),
@@ -213,8 +215,6 @@ impl CachedPrefix {
             order,
             frozen,
             kept,
-            writing: Mutex::new(Writing::NotYet),
-            begun: watch::Sender::default(),
             read: AtomicU64::new(0),
             computed: AtomicU64::new(0),
         };
@@ -231,10 +231,12 @@ impl CachedPrefix {
         self.frozen.unwrap_or(pass)
     }
 
-    /// Returns the number of rows that were read from the store, and the number that were computed.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        (count(&self.read), count(&self.computed))
+    /// Returns the numbers of rows of all segments so far.
+    pub(crate) fn counts(&self) -> CacheUse {
+        CacheUse {
+            read: self.read.load(Ordering::Relaxed),
+            computed: self.computed.load(Ordering::Relaxed),
+        }
     }
 
     fn address(&self, snapshot: &Snapshot, place: &RowLocation) -> RowAddress {
@@ -260,7 +262,7 @@ impl CachedPrefix {
     /// Looks up the rows at `addresses` in the store; `None` for a row that has to be computed.
     fn locations(&self, addresses: &[RowAddress]) -> Vec<Option<Location>> {
         match &self.kept {
-            Some((_, entry)) => entry.find(addresses),
+            Some(writer) => writer.entry().find(addresses),
             None => vec![None; addresses.len()],
         }
     }
@@ -282,8 +284,8 @@ impl CachedPrefix {
         }
         let mut rows = RecordBatch::new_empty(Arc::clone(&self.schema));
         let mut stored = Vec::with_capacity(wanted.len());
-        if let Some((_, entry)) = self.kept.as_ref().filter(|_| !wanted.is_empty()) {
-            match entry.read(&locations).await {
+        if let Some(writer) = self.kept.as_ref().filter(|_| !wanted.is_empty()) {
+            match writer.entry().read(&locations).await {
                 Ok(read) => {
                     let mut lost = read.missing.into_iter().peekable();
                     for (at, place) in wanted.into_iter().enumerate() {
@@ -402,79 +404,41 @@ impl CachedPrefix {
         .await;
     }
 
-    /// Writes `fresh` to the store, unless another process writes the entry or the store has
-    /// failed.
+    /// Writes `fresh` to the store, if there is one.
     pub(crate) async fn store(&self, fresh: Fresh) {
-        let mut writing = self.writing.lock().await;
-        let Some((_, entry)) = &self.kept else {
-            return;
-        };
-        if let Writing::NotYet = &*writing {
-            *writing = match entry.writer().await {
-                Ok(Some(writer)) => Writing::Open(Box::new(writer)),
-                Ok(None) => Writing::Left,
-                Err(error) => {
-                    log::warn!("{error}; nothing is cached");
-                    Writing::Left
-                }
-            };
-        }
-        let Writing::Open(writer) = &mut *writing else {
-            return;
-        };
-        let stored = writer.append(&fresh.addresses, &fresh.rows, &fresh.dropped);
-        if let Err(error) = stored.await {
-            log::warn!("{error}; nothing more is cached");
-            *writing = Writing::Left;
+        if let Some(writer) = &self.kept {
+            writer.store(fresh).await;
         }
     }
 
-    /// Begins `epoch`. If this process writes the entry, rows that earlier epochs left in memory
-    /// are written to the store. Otherwise, the rows that other processes have written become
-    /// visible.
-    pub(crate) async fn begin_epoch(&self, epoch: u64) {
-        let mut writing = self.writing.lock().await;
-        let done = match (&mut *writing, &self.kept) {
-            (Writing::Open(writer), _) => writer.flush().await,
-            (_, Some((_, entry))) => entry.refresh().await,
-            (_, None) => Ok(()),
-        };
-        if let Err(error) = done {
-            log::warn!("{error}; nothing more is cached");
-            *writing = Writing::Left;
+    /// Makes the rows of the epoch before visible: those that this process computed are written to
+    /// the store, or those that other processes wrote are found.
+    pub(crate) async fn begin_epoch(&self) {
+        if let Some(writer) = &self.kept {
+            writer.flush().await;
         }
-        drop(writing);
-        let (_, computed) = self.counts();
-        self.begun.send_modify(|begun| {
-            begun.settled = begun.epoch.is_some() && begun.computed == computed;
-            begun.epoch = Some(epoch);
-            begun.computed = computed;
-        });
-    }
-
-    /// Waits until [`begin_epoch`](Self::begin_epoch) was called for `epoch`. Returns at once if no
-    /// rows are left to write, or if this process does not write the entry.
-    pub(crate) async fn epoch_begun(&self, epoch: u64) {
-        let mut begun = self.begun.subscribe();
-        if self.kept.is_none() || matches!(*self.writing.lock().await, Writing::Left) {
-            return;
-        }
-        let reached = begun.wait_for(|begun| begun.settled || begun.epoch >= Some(epoch));
-        // Waiting cannot fail, because the sender lives as long as `self`.
-        drop(reached.await);
     }
 
     /// Writes the rows that are held in memory to the store. Then other processes may write the
     /// entry.
-    pub(crate) async fn finish(&self) {
-        let writing = std::mem::replace(&mut *self.writing.lock().await, Writing::Left);
-        let done = match (writing, &self.kept) {
-            (Writing::Open(writer), _) => writer.finish().await,
-            (_, Some((store, _))) => store.save_bandwidth().await,
-            (_, None) => Ok(()),
-        };
-        if let Err(error) = done {
-            log::warn!("{error}");
+    pub(crate) async fn publish(&self) {
+        if let Some(writer) = &self.kept {
+            writer.publish().await;
+        }
+    }
+
+    /// Returns true if this process does not write rows to the store.
+    pub(crate) async fn only_reads(&self) -> bool {
+        match &self.kept {
+            Some(writer) => writer.has_left().await,
+            None => true,
+        }
+    }
+
+    /// Makes the rows visible that other processes had written when a client began to use `view`.
+    pub(crate) async fn see(&self, view: u64) {
+        if let Some(writer) = &self.kept {
+            writer.see(view).await;
         }
     }
 }

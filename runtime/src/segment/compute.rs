@@ -11,8 +11,9 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, UInt64Array};
 use datafusion::common::{Result, exec_datafusion_err};
 
-use super::cached_prefix::{Found, Fresh};
+use super::cached_prefix::{CacheUse, Found};
 use super::context::SegmentContext;
+use super::prefix_writer::Fresh;
 use super::window::{Staged, Window, gather, stages};
 use crate::fragment::evaluate::is_oversized;
 use crate::fragment::row_batch::{RowBatch, RowErrors, SlotError};
@@ -60,6 +61,11 @@ pub(super) enum Values {
 }
 
 impl ReadSegment {
+    /// Returns the numbers of the segment's rows at the cache point; `None` without a cache.
+    pub(crate) fn cache_use(&self) -> Option<CacheUse> {
+        self.found.as_ref().map(Found::counts)
+    }
+
     /// Computes the segment's rows on the engine's pool. Returns a single batch, or several if the
     /// rows do not fit into one.
     ///

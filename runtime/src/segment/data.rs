@@ -66,15 +66,19 @@ impl StoredData {
         sources.any(|source| source.access() == Access::Staged)
     }
 
-    /// Returns a cache key for each file of the snapshot, built from the file's location,
-    /// [identity](SourceFile::identity) and time of last change, and from the text that `name`
-    /// returns for the file's scan.
-    pub(crate) fn file_keys(&self, name: impl Fn(&SnapshotScan) -> String) -> Vec<FileKey> {
+    /// Returns a cache key for each file of the snapshot, built from the location by which the
+    /// file's source is known, the file's [identity](SourceFile::identity) and time of last change,
+    /// and from the text that `name` returns for the file's scan. `names` are other locations than
+    /// those that this process reads.
+    pub(crate) fn file_keys(
+        &self,
+        names: Option<&SourceNames>,
+        name: impl Fn(&SnapshotScan) -> String,
+    ) -> Vec<FileKey> {
         let mut keys = Vec::new();
         for scan in &self.snapshot.scans {
-            // Different texts may name the same location, such as a relative and an absolute path.
-            let whole = Path::new(&scan.location).canonicalize();
-            let root = whole.map_or_else(|_| scan.location.clone(), |p| p.display().to_string());
+            let named = names.and_then(|names| names.get(&scan.location));
+            let root = named.map_or_else(|| cached_location(&scan.location), String::clone);
             for file in &scan.manifest.files {
                 let path = format!("{} {root}\0{}", name(scan), file.path);
                 keys.push(FileKey::of(&path, &file.identity(), file.modified));
@@ -82,6 +86,26 @@ impl StoredData {
         }
         keys
     }
+}
+
+/// Locations by which cached rows of sources are known, by the locations that a process reads. They
+/// are those of the client, so that workers with other mount points find each other's rows.
+pub type SourceNames = BTreeMap<String, String>;
+
+/// Returns the text by which cached rows of the source at `location` are known. Different texts may
+/// name the same location, such as a relative and an absolute path.
+pub fn cached_location(location: &str) -> String {
+    if let Ok(path) = Path::new(location).canonicalize() {
+        return path.display().to_string();
+    }
+    // It is the location of a store, or of files that other processes read.
+    let is_url = location.contains("://");
+    let absolute = (!is_url).then(|| std::path::absolute(location).ok());
+    let path = absolute.flatten();
+    path.map_or_else(
+        || location.to_owned(),
+        |path| path.display().to_string().trim_end_matches('/').to_owned(),
+    )
 }
 
 /// Returns the scans whose rows flow to the output, by ascending occurrence number. Scans on the

@@ -9,6 +9,7 @@ use crate::cache::files::Files;
 use crate::cache::key::{checksum_of, hex};
 use crate::cache::layout::{self, Block};
 use crate::cache::manifest::{EntryManifest, SegmentEntry};
+use crate::cache::shard::ShardId;
 use crate::cache::{Compression, RowAddress};
 
 /// Creates a store in a directory, with one segment of twenty rows. Returns the directory and the
@@ -129,10 +130,11 @@ async fn a_repair_does_not_take_the_writers_place() {
     let (folder, _) = stored().await;
     let store = directory(&folder, small()).await;
     let entry = entry(&store).await;
-    let name = EntryManifest::load(&store.shared.files, &KEY)
+    let shard = ShardId::first(KEY);
+    let name = EntryManifest::load(&store.shared.files, &shard)
         .await
         .unwrap();
-    entry.condemn(&name.manifest.segments[0].name, "a test says so");
+    entry.condemn(shard, &name.manifest.segments[0].name, "a test says so");
     let ((), writer) = tokio::join!(entry.repair(), entry.writer());
     assert!(writer.unwrap().is_some());
 }
@@ -209,12 +211,12 @@ async fn forge(files: &Files, forged: &[u8]) {
     };
     let mut manifest = EntryManifest::empty(&KEY);
     manifest.schema = hex(&checksum_of(&header));
-    let path = files.segment(&KEY, &entry.name);
+    let path = files.segment(&ShardId::first(KEY), &entry.name);
     manifest.segments.push(entry);
     files.put_large(&path, vec![segment.into()]).await.unwrap();
     let bytes = manifest.to_json().unwrap();
     files
-        .put_large(&files.manifest(&KEY), vec![bytes.into()])
+        .put_large(&files.manifest(&ShardId::first(KEY)), vec![bytes.into()])
         .await
         .unwrap();
 }

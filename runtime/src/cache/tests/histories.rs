@@ -5,16 +5,19 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Number of writers that fill the entry at the same time.
+const WRITERS: usize = 2;
+
 #[derive(Debug, Clone)]
 enum Event {
-    /// Appends rows. The fields are the first row, the number of rows, and `nth`: rows whose number
-    /// is a multiple of `nth` are left out.
-    Append(u64, u64, u64),
-    Flush,
-    /// The writer finishes; the next `Append` creates a new one.
-    Finish,
-    /// The writer is dropped without being finished.
-    Crash,
+    /// Appends rows. The fields are the writer, the first row, the number of rows, and `nth`: rows
+    /// whose number is a multiple of `nth` are left out.
+    Append(usize, u64, u64, u64),
+    Flush(usize),
+    /// A writer finishes; the next `Append` creates a new one.
+    Finish(usize),
+    /// A writer is dropped without being finished.
+    Crash(usize),
     /// Continues as another process, which knows only what is stored.
     Restart,
     Refresh,
@@ -29,10 +32,11 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => (0..200u64, 1..60u64, 2..5u64).prop_map(|(row, rows, nth)| Event::Append(row, rows, nth)),
-        3 => Just(Event::Flush),
-        2 => Just(Event::Finish),
-        1 => Just(Event::Crash),
+        6 => (0..WRITERS, 0..200u64, 1..60u64, 2..5u64)
+            .prop_map(|(writer, row, rows, nth)| Event::Append(writer, row, rows, nth)),
+        3 => (0..WRITERS).prop_map(Event::Flush),
+        2 => (0..WRITERS).prop_map(Event::Finish),
+        1 => (0..WRITERS).prop_map(Event::Crash),
         2 => Just(Event::Restart),
         2 => Just(Event::Refresh),
         1 => (0..9usize, 0..100_000usize).prop_map(|(segment, at)| Event::Flip(segment, at)),
@@ -79,31 +83,32 @@ async fn check(entry: &Entry) -> usize {
 async fn live(events: Vec<Event>) {
     let folder = tempfile::tempdir().unwrap();
     let mut entry = entry(&directory(&folder, small()).await).await;
-    let mut writer: Option<Writer> = None;
+    let mut writers: [Option<Writer>; WRITERS] = Default::default();
     for event in events {
         let segments = files(folder.path(), ".arrows");
         let segment = |number: usize| segments.get(number % segments.len().max(1));
         match event {
-            Event::Append(row, rows, nth) => {
+            Event::Append(nth_writer, row, rows, nth) => {
+                let writer = &mut writers[nth_writer];
                 if writer.is_none() {
-                    writer = entry.writer().await.unwrap();
+                    *writer = entry.shared_writer().await.unwrap();
                 }
                 let rows = (row..row + rows).filter(|row| row % nth != 0);
                 append_filtered(writer.as_mut().unwrap(), rows).await;
             }
-            Event::Flush => {
-                if let Some(writer) = &mut writer {
+            Event::Flush(nth) => {
+                if let Some(writer) = &mut writers[nth] {
                     writer.flush().await.unwrap();
                 }
             }
-            Event::Finish => {
-                if let Some(writer) = writer.take() {
+            Event::Finish(nth) => {
+                if let Some(writer) = writers[nth].take() {
                     writer.finish().await.unwrap();
                 }
             }
-            Event::Crash => writer = None,
+            Event::Crash(nth) => writers[nth] = None,
             Event::Restart => {
-                writer = None;
+                writers = Default::default();
                 entry = self::entry(&directory(&folder, small()).await).await;
             }
             Event::Refresh => entry.refresh().await.unwrap(),
@@ -130,7 +135,7 @@ async fn live(events: Vec<Event>) {
                 }
             }
             Event::Remove => {
-                writer = None;
+                writers = Default::default();
                 directory(&folder, small())
                     .await
                     .remove(&KEY)
@@ -138,7 +143,7 @@ async fn live(events: Vec<Event>) {
                     .unwrap();
             }
             Event::Repair => {
-                writer = None;
+                writers = Default::default();
                 directory(&folder, small())
                     .await
                     .verify(true)
@@ -150,7 +155,7 @@ async fn live(events: Vec<Event>) {
     }
     // After two more epochs all rows are stored and sound: the first epoch finds the damage, the
     // second writes the missing rows.
-    drop(writer);
+    drop(writers);
     let store = directory(&folder, small()).await;
     check(&self::entry(&store).await).await;
     let entry = self::entry(&store).await;

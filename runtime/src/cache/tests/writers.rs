@@ -1,4 +1,4 @@
-//! Tests of the exclusive writer, and of writers that fail or pause.
+//! Tests of the only writer, of several writers, and of writers that fail or pause.
 
 #![expect(
     clippy::disallowed_methods,
@@ -91,6 +91,89 @@ async fn two_writers_at_once_leave_one_correct_entry() {
         let got = there(&entry(&store).await, &all).await;
         assert_eq!(got.len(), if writers == 2 { 600 } else { 400 });
     }
+}
+
+#[tokio::test]
+async fn several_writers_fill_one_entry_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, clock) = (Arc::new(InMemory::new()), Arc::new(ManualClock::default()));
+    for on_disk in [true, false] {
+        let open = async || {
+            if on_disk {
+                directory(&folder, small()).await
+            } else {
+                over(&memory, &clock, small()).await
+            }
+        };
+        // Each writer belongs to another process.
+        let mut writers = Vec::new();
+        for _ in 0..3 {
+            let entry = entry(&open().await).await;
+            writers.push(entry.shared_writer().await.unwrap().unwrap());
+        }
+        let store = open().await;
+        let reader = entry(&store).await;
+        assert!(reader.writer().await.unwrap().is_none());
+        for round in 0..4 {
+            for (number, writer) in (0..).zip(&mut writers) {
+                let first = (3 * round + number) * 30;
+                append(writer, first..first + 30).await.unwrap();
+                writer.flush().await.unwrap();
+            }
+            reader.refresh().await.unwrap();
+            let so_far: Vec<u64> = (0..90 * (round + 1)).collect();
+            assert_eq!(there(&reader, &so_far).await, so_far);
+        }
+        let listed = store.list().await.unwrap();
+        assert_eq!((listed.len(), listed[0].rows), (1, 360));
+        let mut shards: Vec<u32> = listed[0].segments.iter().map(|s| s.shard).collect();
+        shards.dedup();
+        assert!(shards.len() >= 3, "{shards:?}");
+        let verified = store.verify(false).await.unwrap();
+        assert_eq!((verified.entries, verified.damaged.len()), (1, 0));
+        // The entry stays as long as one of its writers does.
+        let last = writers.pop().unwrap();
+        for writer in writers {
+            writer.finish().await.unwrap();
+        }
+        assert!(store.remove(&KEY).await.is_err());
+        assert_eq!(store.list().await.unwrap()[0].rows, 360);
+        // The next writer takes the first shard.
+        let only = reader.writer().await.unwrap().unwrap();
+        only.finish().await.unwrap();
+        last.finish().await.unwrap();
+        store.remove(&KEY).await.unwrap();
+        assert_eq!(store.list().await.unwrap(), []);
+        assert!(store.shared.files.is_unused(&KEY).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_writer_removes_the_leftovers_of_its_own_shard() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = directory(&folder, small()).await;
+    let entry = entry(&store).await;
+    let first = entry.shared_writer().await.unwrap().unwrap();
+    let mut second = entry.shared_writer().await.unwrap().unwrap();
+    append(&mut second, 0..10).await.unwrap();
+    second.flush().await.unwrap();
+    // As another process sees it, this segment of the second writer is not published yet.
+    let unlisted = |shard: &str| {
+        let name = format!("{KEY}/{shard}{}.arrows", "a".repeat(32));
+        folder.path().join(name)
+    };
+    let paths = [unlisted(""), unlisted("1/")];
+    for path in &paths {
+        std::fs::write(path, "unfinished").unwrap();
+    }
+    first.finish().await.unwrap();
+    let first = entry.shared_writer().await.unwrap().unwrap();
+    assert_eq!(paths.each_ref().map(|path| path.exists()), [false, true]);
+    drop(second);
+    let second = entry.shared_writer().await.unwrap().unwrap();
+    assert!(!paths[1].exists());
+    assert_eq!(there(&entry, &[3, 7, 12]).await, [3, 7]);
+    drop((first, second));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_planner::catalog::Catalog;
+use forebay_planner::clauses::Clauses;
+use forebay_planner::optimizer::PlanningContext;
 use forebay_planner::pipeline::Pipeline;
 use forebay_planner::sql::{Statement, parse};
 use object_store::memory::InMemory;
@@ -61,6 +63,13 @@ async fn pipeline(folder: &Path) -> Pipeline {
     }
 }
 
+/// Returns the machine of the tests, with the facts about the cache in `stores`.
+async fn machine_with(clauses: &Clauses, stores: &Stores) -> PlanningContext {
+    let dir = planned_cache(clauses).unwrap();
+    let facts = CacheFacts::of(dir, stores).await.unwrap();
+    machine(clauses, config().threads, facts)
+}
+
 fn planned(pipeline: &Pipeline, machine: &PlanningContext) -> Compiled {
     Compiled::on(machine, &pipeline.plan, pipeline.clauses.clone()).unwrap()
 }
@@ -110,8 +119,8 @@ fn break_even(pipeline: &Pipeline, machine: &PlanningContext) -> u64 {
 async fn a_disk_measured_below_the_break_even_is_not_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let pipeline = pipeline(folder.path()).await;
-    let (clauses, config) = (&pipeline.clauses, config());
-    let unknown = machine(clauses, config.threads, &disk(1)).await.unwrap();
+    let clauses = &pipeline.clauses;
+    let unknown = machine_with(clauses, &disk(1)).await;
     assert_eq!((unknown.cache_write, unknown.cache_read), (None, None));
     let sample = Sample::of(&planned(&pipeline, &unknown).chosen).await;
     let sample = Arc::new(sample);
@@ -140,7 +149,7 @@ async fn a_disk_measured_below_the_break_even_is_not_used_again() {
         let (digest, counts) = run(&first, &stores).await;
         assert_eq!(digest, plain.0);
         assert_eq!(counts, Some((ROWS * (EPOCHS - 1), ROWS)));
-        let known = machine(clauses, config.threads, &stores).await.unwrap();
+        let known = machine_with(clauses, &stores).await;
         for measured in [known.cache_write, known.cache_read] {
             let apart = measured.unwrap().abs_diff(bytes_per_second);
             assert!(apart < bytes_per_second / 20, "{known:?}");
@@ -158,12 +167,12 @@ async fn a_disk_measured_below_the_break_even_is_not_used_again() {
 async fn one_slow_measurement_does_not_hide_a_complete_cache() {
     let folder = tempfile::tempdir().unwrap();
     let pipeline = pipeline(folder.path()).await;
-    let (clauses, config) = (&pipeline.clauses, config());
+    let clauses = &pipeline.clauses;
     let memory = Arc::new(InMemory::new());
     let (fast, clock) = throttled(Arc::clone(&memory) as _, 1 << 40);
     let stores = Stores::on(clock);
     stores.register("disk://throttled", fast).unwrap();
-    let unknown = machine(clauses, config.threads, &stores).await.unwrap();
+    let unknown = machine_with(clauses, &stores).await;
     let sample = Arc::new(Sample::of(&planned(&pipeline, &unknown).chosen).await);
     let profiled = |machine: PlanningContext| PlanningContext {
         probe: Some(Arc::clone(&sample) as _),
@@ -181,7 +190,7 @@ async fn one_slow_measurement_does_not_hide_a_complete_cache() {
     object_store::ObjectStoreExt::put(memory.as_ref(), &place, slow.into())
         .await
         .unwrap();
-    let known = machine(clauses, config.threads, &stores).await.unwrap();
+    let known = machine_with(clauses, &stores).await;
     // If the rows were not stored already, writing them would be too slow to pay off.
     let empty = PlanningContext {
         stored: None,

@@ -64,7 +64,7 @@ impl Shares {
         }
         // The text of the plan names neither the files nor their contents.
         for data in plan.all_data() {
-            let keys = data.file_keys(|scan| scan.occurrence.to_string());
+            let keys = data.file_keys(None, |scan| scan.occurrence.to_string());
             hasher.update(&(keys.len() as u64).to_le_bytes());
             for key in keys {
                 hasher.update(&key.bytes());
