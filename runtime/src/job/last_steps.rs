@@ -15,7 +15,7 @@ use crate::fragment::row_batch::{RowBatch, hidden_schema};
 use crate::fragment::scan::Leaf;
 use crate::fragment::{Fragment, NodeTotals};
 
-/// The steps of a plan above its [cut](mod@cut).
+/// The steps of a plan above its [cut](mod@forebay_planner::rows::cut).
 #[derive(Debug)]
 pub struct LastSteps {
     fragment: Fragment,
