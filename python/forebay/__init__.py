@@ -20,7 +20,9 @@ rewrites change the speed of the stream, but never its contents.
 from . import errors, fn
 from ._forebay import __version__
 from .batch import Batch, Column
+from .cluster import Cluster
 from .errors import (
+    ClusterError,
     ConfigError,
     DataError,
     Error,
@@ -42,6 +44,8 @@ from .udf import udf
 __all__ = [
     "Batch",
     "BatchIterator",
+    "Cluster",
+    "ClusterError",
     "Column",
     "ConfigError",
     "DataError",

@@ -1,5 +1,6 @@
 """The extension module. It is internal, and may change at any time."""
 
+from os import PathLike
 from typing import Any, TypedDict
 
 __version__: str
@@ -92,8 +93,20 @@ class Clauses(TypedDict):
     epochs: int | None
     seed: int | None
 
+class Cluster:
+    def __new__(
+        cls,
+        address: str,
+        token: str | None,
+        tls_cert: str | PathLike[str] | None,
+        tls_key: str | PathLike[str] | None,
+        tls_ca: str | PathLike[str] | None,
+        insecure: bool,
+    ) -> Cluster: ...
+    def status(self) -> str: ...
+
 class Plan:
-    def __new__(cls, source: tuple[Any, ...], steps: tuple[Any, ...]) -> Plan: ...
+    def __new__(cls, source: tuple[Any, ...], steps: tuple[Any, ...], cluster: Cluster | None) -> Plan: ...
     def columns(self) -> list[tuple[str, str, bool, list[int] | None]]: ...
     def clauses(self) -> Clauses: ...
     def steps(self, settings: dict[str, Any]) -> int | None: ...

@@ -137,6 +137,7 @@ class Dataset(ABC):
                 raise TypeError(f"{name} is for run(..), not for a dataset")
         if settings.get("uneven") is None:
             settings["uneven"] = uneven
+        pipeline, settings = pipeline._placed(settings)
         _forebay.check_settings(settings)
         self._padded = padded
         self._pipeline = pipeline

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 __all__ = [
+    "ClusterError",
     "ConfigError",
     "DataError",
     "Error",
@@ -125,6 +126,10 @@ class UserTraceback(Exception):
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
+
+
+class ClusterError(Error):
+    """The cluster cannot be reached, refuses the run, or has no worker that can compute it."""
 
 
 class ConfigError(Error):

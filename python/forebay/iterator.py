@@ -87,11 +87,11 @@ class BatchIterator(Iterator[Batch]):
     def __init__(
         self, pipeline: Pipeline, settings: dict[str, Any], *, keep_remainder: bool = False, rows: int | None = None
     ) -> None:
-        self._pipeline = pipeline
+        self._pipeline, settings = pipeline._placed(settings)
         self._other_batches = (keep_remainder, rows)
         self._settings = {name: value for name, value in settings.items() if name != "resume"}
         resume = settings.get("resume")
-        self._begin(self._settings if resume is None else read_resume(resume, self._settings, pipeline))
+        self._begin(self._settings if resume is None else read_resume(resume, self._settings, self._pipeline))
         _LIVE.add(self)
 
     def _begin(self, settings: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _forebay
 from .batch import Batch
+from .cluster import Cluster, on
 from .convert import RAISE
 from .dataset import NumpyDataset
 from .describe import option, source_text, step_text
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     # Type checkers have stubs of `typing_extensions` even if the package is not installed.
     from typing_extensions import Unpack
 
-    from .settings import DatasetSettings, RankSettings, RunSettings
+    from .settings import ClusterAccess, DatasetSettings, RankSettings, RunSettings
     from .torch import ForebayDataset
     from .udf import Udf, UdfClass
 
@@ -40,11 +41,19 @@ class Pipeline:
     `for batch in pipeline` runs the pipeline.
     """
 
-    __slots__ = ("_source", "_steps", "_planned", "__weakref__")
+    __slots__ = ("_source", "_steps", "_cluster", "_moved", "_planned", "__weakref__")
 
-    def __init__(self, source: tuple[Any, ...], steps: tuple[tuple[Any, ...], ...] = ()) -> None:
+    def __init__(
+        self,
+        source: tuple[Any, ...],
+        steps: tuple[tuple[Any, ...], ...] = (),
+        cluster: Cluster | None = None,
+    ) -> None:
         self._source = source
         self._steps = steps
+        self._cluster = cluster
+        #: This pipeline on the cluster that a setting `cluster` named last, with its plan.
+        self._moved: Pipeline | None = None
         self._planned: tuple[int, _forebay.Plan] | None = None
 
     # Rows
@@ -236,6 +245,23 @@ class Pipeline:
         quoted = at.replace('"', '""')
         return self._then("cache", f'AT "{quoted}"' + " FREEZING RANDOMNESS" * freezing_randomness)
 
+    # Machines
+
+    def cluster(self, cluster: str | Cluster | None, **access: Unpack[ClusterAccess]) -> Pipeline:
+        """Has the workers of a cluster read the data and compute the rows: `cluster("node1:7100")`.
+
+        The stream, its states and its errors are those of a run in this process, which only makes the batches. This
+        process needs no access to the data. Paths are those of the workers; relative ones start at this process's
+        folder. `preview`, `explain`, `steps` and `len` use the cluster, too.
+
+        Python functions run on workers that were started with `--allow-python`. Their code is sent there.
+
+        Args:
+            cluster: Host and port of the scheduler, or a `forebay.Cluster`. None to use this process alone.
+            **access: The access to the cluster, as for `forebay.Cluster`.
+        """
+        return Pipeline(self._source, self._steps, on(cluster, access))
+
     # Schema, plans and previews
 
     @property
@@ -262,7 +288,8 @@ class Pipeline:
             format: `"text"` or `"json"`; or `"svg"` or `"dot"` for a picture of both plans.
             **settings: As for `run`.
         """
-        return Explanation(self._plan().explain({**settings}, analyze, verbose, why_not, format))
+        pipeline, given = self._placed({**settings})
+        return Explanation(pipeline._plan().explain(given, analyze, verbose, why_not, format))
 
     def preview(self, rows: int = 16, **settings: Unpack[RunSettings]) -> Preview:
         """Returns the first `rows` rows, and computes no others. Notebooks display the result with images as
@@ -279,12 +306,14 @@ class Pipeline:
         Args:
             **settings: As for `run`; the number depends on `world`.
         """
-        return self._plan().steps({**settings, "epochs": 1})
+        pipeline, given = self._placed({**settings})
+        return pipeline._plan().steps({**given, "epochs": 1})
 
     def save_plan(self, **settings: Unpack[RunSettings]) -> str:
         """Returns the plan that the optimiser chooses, and all facts that the choice depends on, as JSON.
         `run(plan=..)` repeats the choice on any machine."""
-        return self._plan().save({**settings})
+        pipeline, given = self._placed({**settings})
+        return pipeline._plan().save(given)
 
     # Running
 
@@ -317,6 +346,8 @@ class Pipeline:
             turns: Stride between delivered batches. `turns` runs with the values 0, 1, .. of `turn` together deliver
                 the batches of one run, and each batch is computed by only one of them. The workers of a `DataLoader`
                 are such runs.
+            cluster: The cluster that computes the rows: host and port of its scheduler, or a `forebay.Cluster`. See
+                `cluster(..)`.
 
         Raises:
             ResumeError: `resume` belongs to another stream.
@@ -392,20 +423,33 @@ class Pipeline:
     # Internals
 
     def _then(self, name: str, *arguments: Any) -> Pipeline:
-        return Pipeline(self._source, (*self._steps, (name, *arguments)))
+        return Pipeline(self._source, (*self._steps, (name, *arguments)), self._cluster)
+
+    def _placed(self, settings: dict[str, Any]) -> tuple[Pipeline, dict[str, Any]]:
+        """Returns the pipeline on the cluster that the settings name, and the other settings."""
+        cluster = on(settings.get("cluster"), {})
+        settings = {name: value for name, value in settings.items() if name != "cluster"}
+        if cluster is None or cluster == self._cluster:
+            return self, settings
+        if self._moved is None or self._moved._cluster != cluster:
+            self._moved = self.cluster(cluster)
+        return self._moved, settings
 
     def _plan(self) -> _forebay.Plan:
         """Returns the plan, which is cached. A child process must plan again, since the plan uses threads of the
         parent, which do not exist in the child."""
         if self._planned is None or self._planned[0] != os.getpid():
-            self._planned = (os.getpid(), _forebay.Plan(self._source, self._steps))
+            engine = None if self._cluster is None else self._cluster._engine()
+            self._planned = (os.getpid(), _forebay.Plan(self._source, self._steps, engine))
         return self._planned[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pipeline, (self._source, self._steps)
+        return Pipeline, (self._source, self._steps, self._cluster)
 
     def __repr__(self) -> str:
         lines = [source_text(self._source), *("  ." + step_text(step) for step in self._steps)]
+        if self._cluster is not None:
+            lines.append(f"  .cluster({self._cluster.address!r})")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from .describe import option
+from .errors import PlanError
 from .pipeline import Pipeline
 
 __all__ = ["images", "mix", "read_arrow", "read_avro", "read_csv", "read_json", "read_parquet", "read_webdataset", "sql"]
@@ -89,6 +90,8 @@ def mix(
         if not (isinstance(arm, (tuple, list)) and len(arm) == 2 and isinstance(arm[0], Pipeline)):
             raise TypeError(f"an arm of a mix must be a pipeline and its weight, found {arm!r}")
         pipeline, weight = arm
+        if pipeline._cluster is not None:
+            raise PlanError("an arm of a mix cannot have a cluster; call cluster on the mix: mix(..).cluster(..)")
         parts.append((pipeline._source, pipeline._steps, float(weight)))
     return Pipeline(("mix", tuple(parts), stop))
 

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+import os
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-__all__ = ["DatasetSettings", "RankSettings", "RunSettings"]
+if TYPE_CHECKING:
+    from .cluster import Cluster
+
+__all__ = ["ClusterAccess", "DatasetSettings", "RankSettings", "RunSettings"]
+
+
+class ClusterAccess(TypedDict, total=False):
+    """Access to a cluster. `forebay.Cluster` documents it."""
+
+    token: str | None
+    tls_cert: str | os.PathLike[str] | None
+    tls_key: str | os.PathLike[str] | None
+    tls_ca: str | os.PathLike[str] | None
+    insecure: bool
 
 
 class DatasetSettings(TypedDict, total=False):
@@ -21,6 +35,7 @@ class DatasetSettings(TypedDict, total=False):
     plan: str | None
     segment_rows: int | None
     uneven: Literal["pad", "drop", "keep"] | None
+    cluster: str | Cluster | None
 
 
 class RankSettings(DatasetSettings, total=False):

@@ -1,6 +1,7 @@
 //! Converts errors of the library to exceptions of `forebay.errors`.
 
 use datafusion::common::DataFusionError;
+use forebay::forebay_cluster::error::ClusterError;
 use forebay::{Error, Failure};
 use forebay_planner::error::{PlanError, Position};
 use forebay_runtime::source::SourceError;
@@ -108,6 +109,7 @@ fn run(
             );
             return Ok(("SourceError", told));
         }
+        Error::Engine(error) if root::<ClusterError>(error).is_some() => "ClusterError",
         Error::Config(_) => "ConfigError",
         Error::Resume(_) => "ResumeError",
         error if error.is_user() => "DataError",

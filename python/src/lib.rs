@@ -6,6 +6,7 @@
 
 mod batch;
 mod claim;
+mod cluster;
 mod column;
 mod config;
 mod dtype;
@@ -15,6 +16,7 @@ mod functions;
 mod memory;
 mod options;
 mod plan;
+mod process;
 mod run;
 mod runtime;
 mod share;
@@ -40,6 +42,7 @@ use pyo3::prelude::*;
 fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<batch::RawBatch>()?;
+    module.add_class::<cluster::Cluster>()?;
     module.add_class::<column::RawColumn>()?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<plan::Plan>()?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use forebay::builder::{self, PipelineBuilder, PipelineInput};
 use forebay::clauses::{BatchSize, EqualSteps, Remainder};
+use forebay::forebay_cluster::Cluster as Workers;
 use forebay::{Error, Explanation, Pipeline, Session};
 use forebay_planner::error::PlanError;
 use forebay_planner::groups::check_groups;
@@ -15,7 +16,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use pyo3_arrow::ffi::to_schema_pycapsule;
 
+use crate::cluster::Cluster;
 use crate::dtype::tensor_shape;
+use crate::process::OfProcess;
 use crate::run::Run;
 use crate::source::{self, Arm, PipelineSource};
 use crate::steps::Step;
@@ -31,7 +34,12 @@ const NAME: &str = "pipeline";
 /// created them, since threads do not survive a fork.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct Plan(OfProcess<Planned>);
+
+#[derive(Debug)]
+struct Planned {
+    /// The cluster that computes rows; `None` if this process does.
+    cluster: Option<Workers>,
     session: Session,
     name: String,
     pipeline: Pipeline,
@@ -40,38 +48,48 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    fn planned(&self, py: Python<'_>) -> PyResult<&Planned> {
+        let why = "this plan belongs to the parent process";
+        self.0.get().ok_or_else(|| error::config(py, why))
+    }
+
     /// Returns the schema of the batches.
     fn schema(&self, py: Python<'_>) -> PyResult<SchemaRef> {
-        let schema = self.pipeline.batch_schema();
+        let schema = self.planned(py)?.pipeline.batch_schema();
         schema.map_err(|e| error::exception(py, &Error::Plan(e), None))
     }
 }
 
 #[pymethods]
 impl Plan {
-    /// Plans a pipeline from its source and the calls after the source.
+    /// Plans a pipeline from its source and the calls after the source. `cluster` computes its rows;
+    /// `None` for this process.
     #[new]
+    #[pyo3(signature = (source, steps, cluster))]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyTuple>,
         steps: &Bound<'_, PyTuple>,
+        cluster: Option<&Cluster>,
     ) -> PyResult<Self> {
         let source = PipelineSource::read(source)?;
         let steps = steps.iter().map(|step| Step::read(&step));
         let steps = steps.collect::<PyResult<Vec<_>>>()?;
-        let session = Session::new();
-        let opened = wait(py, open(&session, &source))?;
+        let cluster = cluster.map(|cluster| cluster.workers(py)).transpose()?;
+        let session = session(cluster.as_ref());
+        let opened = wait(py, open(&session, &source, cluster.as_ref()))?;
         let (name, begun) = opened.map_err(|e| error::exception(py, &e, source.sql()))?;
         let planned = wait(py, finish(&session, &name, begun, steps))?;
         let pipeline = planned.map_err(|e| error::exception(py, &e, None))?;
         let functions = functions(&pipeline.plan);
         let functions = functions.map_err(|e| error::exception(py, &Error::Plan(e), None))?;
-        Ok(Self {
+        Ok(Self(OfProcess::new(Planned {
+            cluster,
             session,
             name,
             pipeline,
             functions,
-        })
+        })))
     }
 
     /// Returns the name, type, nullability and (for tensors of one shape) shape of each column.
@@ -90,7 +108,7 @@ impl Plan {
 
     /// Returns the pipeline's number of epochs, its seed, and its option `equal_steps`.
     fn clauses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let clauses = &self.pipeline.clauses;
+        let clauses = &self.planned(py)?.pipeline.clauses;
         let said = PyDict::new(py);
         said.set_item("epochs", clauses.repeat.epochs.map(|n| n.get()))?;
         said.set_item("seed", clauses.seed)?;
@@ -107,16 +125,18 @@ impl Plan {
     /// number is infinite or not known in advance.
     fn steps(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
         let config = config::read(py, settings)?;
-        let _lease = FunctionLease::of(&self.functions);
-        let steps = wait(py, self.session.steps(&self.name, config))?;
+        let planned = self.planned(py)?;
+        let _lease = FunctionLease::of(&planned.functions);
+        let steps = wait(py, planned.session.steps(&planned.name, config))?;
         steps.map_err(|e| error::exception(py, &e, None))
     }
 
     /// Returns the plan with all facts that the choice of the plan depended on, as JSON.
     fn save(&self, py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<String> {
         let config = config::read(py, settings)?;
-        let _lease = FunctionLease::of(&self.functions);
-        let saved = wait(py, self.session.plan(&self.name, config))?;
+        let planned = self.planned(py)?;
+        let _lease = FunctionLease::of(&planned.functions);
+        let saved = wait(py, planned.session.plan(&planned.name, config))?;
         let json = saved.and_then(|saved| Ok(saved.to_json()?));
         json.map_err(|e| error::exception(py, &e, None))
     }
@@ -134,8 +154,10 @@ impl Plan {
         format: &str,
     ) -> PyResult<String> {
         let config = config::read(py, settings)?;
-        let _lease = FunctionLease::of(&self.functions);
-        let explained = wait(py, self.session.explain(&self.name, config, analyze))?;
+        let planned = self.planned(py)?;
+        let _lease = FunctionLease::of(&planned.functions);
+        let explained = planned.session.explain(&planned.name, config, analyze);
+        let explained = wait(py, explained)?;
         let text = explained.and_then(|explained| shown(explained, verbose, why_not, format));
         text.map_err(|e| error::exception(py, &e, None))
     }
@@ -150,17 +172,18 @@ impl Plan {
         rows: Option<NonZeroU64>,
     ) -> PyResult<Run> {
         let mut config = config::read(py, settings)?;
+        let planned = self.planned(py)?;
         if config.resume.is_some() {
             // The pipeline's seed takes precedence over the token's seed, so that a token of a
             // stream with another seed is refused.
-            config.seed = config.seed.or(self.pipeline.clauses.seed);
+            config.seed = config.seed.or(planned.pipeline.clauses.seed);
         }
-        let lease = FunctionLease::of(&self.functions);
+        let lease = FunctionLease::of(&planned.functions);
         let started = wait(py, async {
             if !keep_remainder && rows.is_none() {
-                return self.session.run(&self.name, config).await;
+                return planned.session.run(&planned.name, config).await;
             }
-            let mut other = self.pipeline.clone();
+            let mut other = planned.pipeline.clone();
             let mut batch = other.clauses.batch.unwrap_or_default();
             batch.size = rows.map_or(batch.size, BatchSize::Rows);
             if keep_remainder {
@@ -169,7 +192,7 @@ impl Plan {
             other.clauses.batch = Some(batch);
             // Each call has a separate session, so that concurrent calls can use the same pipeline
             // name.
-            let session = Session::new();
+            let session = session(planned.cluster.as_ref());
             session.register_planned(NAME, other).await?;
             session.run(NAME, config).await
         })?;
@@ -194,9 +217,15 @@ impl PipelineStart {
     }
 }
 
+/// Creates a session on a cluster, or in this process.
+fn session(cluster: Option<&Workers>) -> Session {
+    cluster.map_or_else(Session::new, |cluster| Session::on_cluster(cluster.clone()))
+}
+
 async fn open(
     session: &Session,
     source: &PipelineSource,
+    cluster: Option<&Workers>,
 ) -> Result<(String, PipelineStart), Error> {
     match source {
         PipelineSource::Files(format, location, options) => {
@@ -209,7 +238,7 @@ async fn open(
         PipelineSource::Mix(arms, stop) => {
             let mut inputs = Vec::with_capacity(arms.len());
             for arm in arms {
-                inputs.push((arm_input(arm).await?, arm.weight));
+                inputs.push((arm_input(arm, cluster).await?, arm.weight));
             }
             let mixed = builder::mix(inputs).stop(*stop);
             Ok((
@@ -231,9 +260,9 @@ async fn open(
 
 /// Plans an arm of a mix. Each arm has a separate session, so names in the SQL of two arms do not
 /// clash.
-async fn arm_input(arm: &Arm) -> Result<PipelineInput, Error> {
-    let session = Session::new();
-    let (_, begun) = Box::pin(open(&session, &arm.source)).await?;
+async fn arm_input(arm: &Arm, cluster: Option<&Workers>) -> Result<PipelineInput, Error> {
+    let session = session(cluster);
+    let (_, begun) = Box::pin(open(&session, &arm.source, cluster)).await?;
     if { arm.steps.iter() }.any(|step| matches!(step, Step::Options(..) | Step::Cache(_))) {
         let error = PlanError::mistake("an arm of a mix cannot have options or a cache");
         return Err(error.with_hint("call options and cache on the mix").into());

@@ -3,27 +3,22 @@
 //! Threads do not survive `fork`. A forked child process starts a new runtime. The child never uses
 //! or drops the parent's runtime, since waiting for threads that do not exist would never end.
 
-use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-struct Owned {
-    process: u32,
-    runtime: Arc<ManuallyDrop<Runtime>>,
-}
+use crate::process::OfProcess;
 
 /// The runtime of this process. A thread takes the lock only while it holds the GIL, and releases
 /// the lock before it calls into Python. So no other thread holds the lock when the process forks.
-static RUNTIME: Mutex<Option<Owned>> = Mutex::new(None);
+static RUNTIME: Mutex<Option<OfProcess<Runtime>>> = Mutex::new(None);
 
 /// Returns a handle of this process's runtime.
 pub(crate) fn handle(_py: Python<'_>) -> PyResult<Handle> {
     let mut owned = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = std::process::id();
-    if let Some(Owned { runtime, .. }) = owned.as_ref().filter(|owned| owned.process == process) {
+    if let Some(runtime) = owned.as_ref().and_then(OfProcess::get) {
         return Ok(runtime.handle().clone());
     }
     let runtime = Builder::new_multi_thread()
@@ -32,10 +27,7 @@ pub(crate) fn handle(_py: Python<'_>) -> PyResult<Handle> {
         .build()
         .map_err(|e| PyRuntimeError::new_err(format!("cannot start threads: {e}")))?;
     let handle = runtime.handle().clone();
-    let runtime = Arc::new(ManuallyDrop::new(runtime));
-    // After a fork, `owned` held the runtime of the parent process. That runtime is not dropped
-    // (see `ManuallyDrop`), since the parent's threads do not exist in this process.
-    *owned = Some(Owned { process, runtime });
+    *owned = Some(OfProcess::new(runtime));
     Ok(handle)
 }
 
@@ -46,12 +38,7 @@ pub(crate) fn shutdown(py: Python<'_>) {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    let Some(Owned { process, runtime }) = owned else {
-        return;
-    };
-    if process == std::process::id()
-        && let Some(runtime) = Arc::into_inner(runtime)
-    {
-        py.detach(|| ManuallyDrop::into_inner(runtime).shutdown_background());
+    if let Some(runtime) = owned.and_then(OfProcess::take) {
+        py.detach(|| runtime.shutdown_background());
     }
 }

@@ -1,7 +1,13 @@
-"""Fixtures and helpers that write small data for the tests."""
+"""Fixtures and helpers: small data, and a cluster."""
 
+import contextlib
+import os
+import re
 import struct
+import subprocess
+import threading
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -62,3 +68,41 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The path of a folder of 40 images."""
     return make_photos(tmp_path_factory.mktemp("photos"), 40)
+
+
+@contextlib.contextmanager
+def started_cluster(command: str, *arguments: str) -> Iterator[str]:
+    """Starts a scheduler and workers on free ports of this machine, and gives the address of the scheduler."""
+    whole = [command, "cluster", "--port", "0", *arguments]
+    with subprocess.Popen(whole, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            said = ""
+            for line in process.stderr:
+                said += line
+                if found := re.search(r"run pipelines with --cluster (\S+)", line):
+                    break
+            else:
+                raise AssertionError(f"{whole} ended: {said}")
+            # What it logs later is read, since a full pipe would stop it.
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            yield found[1]
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+@pytest.fixture(scope="session")
+def command() -> str:
+    """The path of the command `forebay` with the feature `cluster`, which `run-tests` builds."""
+    path = os.environ.get("FOREBAY_COMMAND")
+    if path is None:
+        pytest.skip("FOREBAY_COMMAND is not the path of the command forebay with the feature cluster")
+    return path
+
+
+@pytest.fixture(scope="session")
+def cluster(command: str) -> Iterator[str]:
+    """The address of a cluster of two workers."""
+    with started_cluster(command, "--workers", "2", "--threads", "1") as address:
+        yield address

@@ -1,5 +1,6 @@
 """Training that is killed and resumes from its last checkpoint has exactly the losses of uninterrupted training."""
 
+import itertools
 import json
 import random
 import subprocess
@@ -50,20 +51,28 @@ def train(classes, folder, settings, kill_at=None):
     return [json.loads(line) for line in losses.read_text().splitlines()]
 
 
-def test_losses_are_equal_bit_for_bit(classes, tmp_path):
-    (tmp_path / "whole").mkdir()
-    whole = train(classes, tmp_path / "whole", {})
+def check(classes, folder, otherwise, kills):
+    """Trains without interruption, and again with kills and the settings `otherwise` in turn, and compares the losses."""
+    (folder / "whole").mkdir()
+    whole = train(classes, folder / "whole", {})
     assert [step for step, _, _ in whole] == list(range(STEPS))
     assert float.fromhex(whole[-1][1]) < float.fromhex(whole[0][1])
-    draw = random.Random(1)
-    # Settings for the resumed runs, in turn: unchanged, one thread, without the optimiser, and a low memory limit.
-    otherwise = [{}, {"threads": 1}, {"optimize": False, "threads": 3}, {"memory_limit": "64MiB", "threads": 2}]
-    (tmp_path / "killed").mkdir()
-    kills = sorted(draw.sample(range(1, STEPS), 5))
-    for kill, settings in zip([*kills, None], otherwise * 2):
-        lines = train(classes, tmp_path / "killed", settings, kill)
+    (folder / "killed").mkdir()
+    places = sorted(random.Random(1).sample(range(1, STEPS), kills))
+    for kill, settings in zip([*places, None], itertools.cycle(otherwise)):
+        lines = train(classes, folder / "killed", settings, kill)
     # The steps after each last checkpoint were repeated, and every repetition had the same rows and loss.
     assert {step for step, _, _ in lines} == set(range(STEPS))
     assert len(lines) > STEPS
     for step, loss, keys in lines:
         assert [step, loss, keys] == whole[step]
+
+
+def test_losses_are_equal_bit_for_bit(classes, tmp_path):
+    # Unchanged, one thread, without the optimiser, and a low memory limit.
+    otherwise = [{}, {"threads": 1}, {"optimize": False, "threads": 3}, {"memory_limit": "64MiB", "threads": 2}]
+    check(classes, tmp_path, otherwise, 5)
+
+
+def test_losses_are_equal_on_a_cluster_and_off_it(classes, tmp_path, cluster):
+    check(classes, tmp_path, [{"cluster": cluster}, {}], 3)
