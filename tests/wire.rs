@@ -51,7 +51,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Sends a compiled pipeline, and compiles what arrives over sources that are opened again.
 async fn sent(compiled: &Compiled) -> Result<Compiled, WireError> {
     let bytes = PlanMessage::encode(compiled, &SourceTable::describe)?;
-    let message = PlanMessage::decode(&bytes, MAX_BYTES)?;
+    let message = PlanMessage::decode(&bytes, MAX_BYTES, &[])?;
     let mut sources: Vec<Arc<dyn TableSource>> = Vec::new();
     for source in message.sources() {
         let table = FileResolver.resolve(&source.spec).await.unwrap();

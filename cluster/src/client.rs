@@ -32,7 +32,8 @@ use crate::driver;
 use crate::engine::{
     BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, StreamReport, WorkerId,
 };
-use crate::error::{ClusterError, lost};
+use crate::error::{ClusterError, SendError, lost};
+use crate::host_functions::encode;
 use crate::job_spec::JobSpec;
 use crate::lease::{Lease, LeaseSummary};
 use crate::location::{absolute, absolute_text};
@@ -48,6 +49,9 @@ use crate::work::WorkByWorker;
 const UPLOADS: usize = 3;
 /// Number of segments to which the last steps are applied concurrently.
 const SEGMENTS_AT_ONCE: usize = 2;
+
+/// Target of the records with which a client passes on what functions print on workers.
+pub const PRINTED: &str = "forebay::printed";
 
 /// A cluster, as its clients see it.
 #[derive(Debug, Clone)]
@@ -81,13 +85,18 @@ impl Cluster {
     /// has no cache point.
     ///
     /// # Errors
-    /// Fails if the plan cannot be sent to workers.
+    /// Fails if the plan, or a function that it calls, cannot be sent to workers.
     pub fn engine(
         &self,
         compiled: &Compiled,
         config: &RunConfig,
         mark: Option<String>,
-    ) -> Result<ClusterEngine, WireError> {
+    ) -> Result<ClusterEngine, SendError> {
+        let functions = PlanMessage::host_functions(compiled)?;
+        let functions = match functions.as_slice() {
+            [] => None,
+            functions => Some(Bytes::from(encode(functions)?)),
+        };
         let mut cluster = self.clone();
         if let Some(limit) = config.memory_limit {
             cluster.settings.max_bytes = cluster.settings.max_bytes.min(limit / 2);
@@ -109,6 +118,7 @@ impl Cluster {
             cluster,
             last: last.map(Arc::new),
             plan: plan.into(),
+            functions,
             epochs: compiled.clauses.repeat.epochs.map(|epochs| epochs.get()),
             cache: cache.map(|cache| Arc::new(RunCache::new(cache))),
             work: { config.internals.analyze }.then(|| Arc::new(WorkByWorker::new())),
@@ -124,6 +134,8 @@ pub struct ClusterEngine {
     last: Option<Arc<LastSteps>>,
     /// The written plan, encoded.
     plan: Bytes,
+    /// The functions of the host language that the plan calls, encoded; `None` if it calls none.
+    functions: Option<Bytes>,
     epochs: Option<u64>,
     /// The cache that workers share; `None` if the plan has no cache point.
     cache: Option<Arc<RunCache>>,
@@ -247,6 +259,7 @@ impl ClusterEngine {
             analyze: self.work.as_ref().map(|work| work.job_number),
             is_cut: self.last.is_some(),
             stream: (*job.name).clone(),
+            functions: self.functions.as_deref().map(BlobHash::of),
             plan: self.plan.to_vec(),
         };
         let spec = Bytes::from(spec.encode()?);
@@ -254,6 +267,7 @@ impl ClusterEngine {
             inner: Arc::clone(&self.cluster.leases),
             job: BlobHash::of(&spec),
             spec,
+            functions: self.functions.clone(),
         })
     }
 }
@@ -323,6 +337,8 @@ struct JobLeases {
     inner: Arc<dyn LeaseEngine>,
     job: BlobHash,
     spec: Bytes,
+    /// The functions of the job, if it calls any.
+    functions: Option<Bytes>,
 }
 
 impl fmt::Debug for JobLeases {
@@ -336,7 +352,7 @@ impl JobLeases {
         for _ in 0..UPLOADS {
             let output = self.inner.submit(lease.clone()).await?;
             match LeaseSummary::decode(&output.summary) {
-                Ok(LeaseSummary::MissingJob) => drop(self.inner.put(self.spec.clone()).await?),
+                Ok(LeaseSummary::MissingJob) => self.store().await?,
                 Ok(LeaseSummary::Refused(cause)) => return Err(EngineError::Refused { cause }),
                 _ => return Ok(output),
             }
@@ -344,6 +360,13 @@ impl JobLeases {
         Err(EngineError::Unavailable {
             cause: "the cluster does not keep the description of the job".to_owned(),
         })
+    }
+
+    async fn store(&self) -> Result<(), EngineError> {
+        for blob in self.functions.iter().chain([&self.spec]) {
+            self.inner.put(blob.clone()).await?;
+        }
+        Ok(())
     }
 }
 
@@ -422,7 +445,10 @@ impl LeaseCodec for JobCodec {
         let names: Vec<SegmentName> = segments.iter().map(|of| of.name.clone()).collect();
         let rows = rows_of(&self.job, &self.schema, &names, &output).map_err(|e| message_of(&e))?;
         if let (Some(of), Some(work)) = (&self.work, rows.work) {
-            of.note(output.worker, work);
+            of.note(output.worker.clone(), work);
+        }
+        for line in rows.printed.lines() {
+            tracing::info!(target: PRINTED, "{}: {line}", output.worker.0);
         }
         if let (Some(of), Some(cache)) = (&self.cache, rows.cache) {
             of.add(cache);

@@ -9,6 +9,9 @@ use forebay_runtime::run::{CacheUse, OpenJob, SegmentName};
 use futures::{StreamExt, stream};
 use tokio::sync::Mutex;
 
+use crate::failure::unfit_cause;
+use crate::handler::HandlerError;
+use crate::jobs::WorkerJob;
 use crate::lease::{LeaseSummary, SegmentOutcome};
 
 /// Number of segments of a lease that are read and computed concurrently.
@@ -18,10 +21,14 @@ static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Computes `segments` of `job` in order, and returns their rows with a summary. Segments after one
 /// that fails are computed, too, because the run may not need the one that fails.
+///
+/// # Errors
+/// Fails if a segment cannot be computed on this machine, and may be on another.
 pub(crate) async fn compute(
-    job: &Arc<OpenJob>,
+    worker_job: &WorkerJob,
     segments: Vec<SegmentName>,
-) -> (Vec<RecordBatch>, LeaseSummary) {
+) -> Result<(Vec<RecordBatch>, LeaseSummary), HandlerError> {
+    let job: &Arc<OpenJob> = &worker_job.open;
     // The CPU time of an operator is that of the whole process while the operator runs.
     let _alone = if job.analyze {
         Some(ALONE.lock().await)
@@ -43,6 +50,9 @@ pub(crate) async fn compute(
     let mut cache: Option<CacheUse> = None;
     while let Some(segment) = computed.next().await {
         let segment: Result<(Vec<RecordBatch>, Option<CacheUse>), Error> = segment;
+        if let Some(cause) = segment.as_ref().err().and_then(unfit_cause) {
+            return Err(HandlerError::Unfit { cause });
+        }
         outcomes.push(SegmentOutcome::of(segment.as_ref().map(|(of, _)| of.len())));
         let Ok((of_segment, rows)) = segment else {
             continue;
@@ -54,11 +64,13 @@ pub(crate) async fn compute(
     }
     let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let work = job.analyze.then(|| job.work());
+    let printed = worker_job.functions.iter();
     let summary = LeaseSummary::Segments {
         outcomes,
         nanos,
         work,
         cache,
+        printed: printed.map(|function| function.take_printed()).collect(),
     };
-    (batches, summary)
+    Ok((batches, summary))
 }

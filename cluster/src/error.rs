@@ -3,9 +3,31 @@
 use std::time::Duration;
 
 use datafusion::common::DataFusionError;
+use forebay_planner::wire::WireError;
 use forebay_runtime::error::Error;
 
 use crate::engine::WorkerId;
+use crate::message::MessageError;
+
+/// The reason why a pipeline cannot be sent to workers.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// A part of the plan cannot be sent.
+    #[error(transparent)]
+    Plan(#[from] WireError),
+    /// A function of the host language has no code that can be sent.
+    #[error("function \"{function}\" cannot be sent to workers: {cause}")]
+    Function {
+        /// Name of the function.
+        function: String,
+        /// The reason.
+        cause: String,
+    },
+    /// The functions cannot be encoded.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+}
 
 /// The reason why a cluster could not compute a stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 use datafusion::common::DataFusionError;
 use forebay_runtime::error::Error;
+use forebay_udfs::FunctionFault;
 use forebay_udfs::room::NoRoom;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,13 @@ pub enum SegmentFailure {
     User(String),
     /// An invariant of Forebay is broken.
     Internal(String),
+    /// A function of the host language is at fault.
+    Function {
+        /// Name of the function.
+        function: String,
+        /// The message, possibly followed by the stack frames of the user's code.
+        message: String,
+    },
     /// The memory limit of the worker is too small for an image.
     Room {
         /// Bytes that the image needs.
@@ -23,6 +31,8 @@ pub enum SegmentFailure {
         minimum: u64,
     },
 }
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error that a worker sent. It has the text and the class that it has on the worker.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +53,12 @@ impl SegmentFailure {
                 minimum,
             },
             Error::Engine(error) => match error.find_root() {
+                DataFusionError::External(source) if let Some(fault) = fault_of(source) => {
+                    Self::Function {
+                        function: fault.function.clone(),
+                        message: fault.message.clone(),
+                    }
+                }
                 DataFusionError::Internal(cause) => {
                     let cause = cause.split(DataFusionError::BACK_TRACE_SEP).next();
                     Self::Internal(cause.unwrap_or_default().to_owned())
@@ -58,6 +74,14 @@ impl SegmentFailure {
         match self {
             Self::User(text) => Error::Engine(DataFusionError::External(Box::new(SentError(text)))),
             Self::Internal(text) => Error::Engine(DataFusionError::Internal(text)),
+            Self::Function { function, message } => {
+                let fault = FunctionFault {
+                    function,
+                    message,
+                    is_of_machine: false,
+                };
+                Error::Engine(DataFusionError::External(Box::new(fault)))
+            }
             Self::Room {
                 needed,
                 limit,
@@ -71,9 +95,43 @@ impl SegmentFailure {
     }
 }
 
+/// Returns the reason why this machine cannot compute a segment that others may compute; `None` if
+/// the segment fails everywhere.
+pub(crate) fn unfit_cause(error: &Error) -> Option<String> {
+    let Error::Engine(error) = error else {
+        return None;
+    };
+    match error.find_root() {
+        DataFusionError::External(source) => {
+            let fault = fault_of(source).filter(|fault| fault.is_of_machine);
+            fault.map(ToString::to_string)
+        }
+        _ => None,
+    }
+}
+
+fn fault_of(error: &BoxError) -> Option<&FunctionFault> {
+    error.downcast_ref()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn fault(is_of_machine: bool) -> FunctionFault {
+        FunctionFault {
+            function: "lab.score".into(),
+            message: "expected 3 rows, found 2".into(),
+            is_of_machine,
+        }
+    }
+
+    #[test]
+    fn a_fault_of_the_machine_is_told_apart() {
+        let error = DataFusionError::External(Box::new(fault(true))).context("t.csv");
+        let cause = unfit_cause(&Error::Engine(error)).unwrap();
+        assert_eq!(cause, "lab.score: expected 3 rows, found 2");
+    }
 
     #[test]
     fn an_error_keeps_its_text_and_its_class() {
@@ -82,6 +140,7 @@ mod tests {
             Error::Engine(DataFusionError::Internal("a row has no window".into())),
             Error::Engine(DataFusionError::Execution("ragged".into()).context("t.csv")),
             Error::Config("too few rows".into()),
+            Error::Engine(DataFusionError::External(Box::new(fault(false)))),
             Error::Room(NoRoom {
                 needed: 3,
                 limit: 2,
@@ -89,6 +148,7 @@ mod tests {
             }),
         ];
         for error in errors {
+            assert_eq!(unfit_cause(&error), None, "{error}");
             let back = SegmentFailure::of(&error).into_error();
             assert_eq!(back.to_string(), error.to_string());
             assert_eq!(back.is_user(), error.is_user(), "{error}");

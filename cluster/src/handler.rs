@@ -19,6 +19,11 @@ pub trait LeaseHandler: Send + Sync + fmt::Debug + 'static {
         blobs: Arc<dyn BlobSource>,
     ) -> BoxFuture<'static, Result<HandlerOutput, HandlerError>>;
 
+    /// Returns the latest incidents that did not fail a lease, oldest first.
+    fn events(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns what the handler has counted.
     fn counts(&self) -> HandlerCounts {
         HandlerCounts::default()

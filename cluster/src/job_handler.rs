@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch};
 use bytes::Bytes;
-use forebay_runtime::run::OpenJob;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::compute::compute;
 use crate::engine::BlobHash;
-use crate::failure::SegmentFailure;
+use crate::failure::{SegmentFailure, unfit_cause};
 use crate::handler::{
     BlobError, BlobSource, HandlerCounts, HandlerError, HandlerOutput, LeaseHandler,
 };
-use crate::jobs::{JobError, JobSettings, Jobs};
+use crate::jobs::{JobError, JobSettings, Jobs, WorkerJob};
 use crate::lease::LeaseSummary;
 use crate::request::WorkerRequest;
 use crate::source_handler;
@@ -26,19 +25,6 @@ use crate::sources::Sources;
 pub struct JobHandler {
     jobs: Arc<Jobs>,
     sources: Arc<Sources>,
-}
-
-/// The reason why a lease has no rows.
-#[derive(Debug)]
-enum NoRows {
-    Job(JobError),
-    Blob(BlobError),
-}
-
-impl From<JobError> for NoRows {
-    fn from(error: JobError) -> Self {
-        Self::Job(error)
-    }
 }
 
 impl JobHandler {
@@ -63,9 +49,9 @@ impl JobHandler {
                     Err(summary) => return without_rows(&summary),
                 };
                 if let Some(view) = lease.cache_view {
-                    job.see_cache(view).await;
+                    job.open.see_cache(view).await;
                 }
-                let (batches, summary) = compute(&job, lease.segments).await;
+                let (batches, summary) = compute(&job, lease.segments).await?;
                 output(batches, &summary)
             }
             Ok(WorkerRequest::Count(request)) => {
@@ -73,8 +59,11 @@ impl JobHandler {
                     Ok(job) => job,
                     Err(summary) => return without_rows(&summary),
                 };
-                match job.count(&request.share).await {
+                match job.open.count(&request.share).await {
                     Ok(counts) => output(vec![single(counts.to_bytes())?], &LeaseSummary::Counted),
+                    Err(error) if let Some(cause) = unfit_cause(&error) => {
+                        Err(HandlerError::Unfit { cause })
+                    }
                     Err(error) => without_rows(&LeaseSummary::Failed(SegmentFailure::of(&error))),
                 }
             }
@@ -87,7 +76,7 @@ impl JobHandler {
             Ok(WorkerRequest::Publish(request)) => {
                 // A job that is not open has no rows in memory.
                 if let Some(job) = self.jobs.opened(request.job()) {
-                    job.publish().await;
+                    job.open.publish().await;
                 }
                 without_rows(&LeaseSummary::Published)
             }
@@ -101,15 +90,14 @@ impl JobHandler {
         &self,
         hash: BlobHash,
         blobs: &dyn BlobSource,
-    ) -> Result<Result<Arc<OpenJob>, LeaseSummary>, HandlerError> {
-        let read = async || blobs.get(hash).await.map_err(NoRows::Blob);
+    ) -> Result<Result<Arc<WorkerJob>, LeaseSummary>, HandlerError> {
         let unfit = |cause: String| Err(HandlerError::Unfit { cause });
-        match self.jobs.get(hash, read).await {
+        match self.jobs.get(hash, blobs).await {
             Ok(job) => Ok(Ok(job)),
-            Err(NoRows::Blob(BlobError::Missing(_))) => Ok(Err(LeaseSummary::MissingJob)),
-            Err(NoRows::Job(JobError::Refused(why))) => Ok(Err(LeaseSummary::Refused(why))),
-            Err(NoRows::Job(JobError::Unfit(cause))) => unfit(cause),
-            Err(NoRows::Blob(error)) => unfit(error.to_string()),
+            Err(JobError::Blob(BlobError::Missing(_))) => Ok(Err(LeaseSummary::MissingJob)),
+            Err(JobError::Refused(why)) => Ok(Err(LeaseSummary::Refused(why))),
+            Err(JobError::Unfit(cause)) => unfit(cause),
+            Err(JobError::Blob(error)) => unfit(error.to_string()),
         }
     }
 }
@@ -148,6 +136,10 @@ impl LeaseHandler for JobHandler {
     ) -> BoxFuture<'static, Result<HandlerOutput, HandlerError>> {
         let handler = self.clone();
         async move { handler.computed(&payload, &*blobs).await }.boxed()
+    }
+
+    fn events(&self) -> Vec<String> {
+        self.jobs.events()
     }
 
     fn counts(&self) -> HandlerCounts {

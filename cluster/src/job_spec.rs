@@ -4,6 +4,7 @@ use forebay_runtime::run::SharedCache;
 use forebay_runtime::stream::token::StreamName;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::BlobHash;
 use crate::message::{MessageError, MessageKind};
 
 /// Maximum size of an encoded description, in bytes.
@@ -28,6 +29,9 @@ pub struct JobSpec {
     pub analyze: Option<u64>,
     /// True if the client computes the last steps of the plan.
     pub is_cut: bool,
+    /// The blob with the functions of the host language that the plan calls; `None` if it calls none.
+    /// It names the job and not the stream: the stream is the same whatever code computes it.
+    pub functions: Option<BlobHash>,
     /// The written plan, encoded.
     pub plan: Vec<u8>,
 }
@@ -42,6 +46,8 @@ struct JobHeader {
     analyze: Option<u64>,
     is_cut: bool,
     stream: StreamName,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    functions: Option<[u8; 32]>,
 }
 
 /// The part of a header that every release has.
@@ -63,6 +69,7 @@ impl JobSpec {
             analyze: self.analyze,
             is_cut: self.is_cut,
             stream: self.stream.clone(),
+            functions: self.functions.as_ref().map(|hash| *hash.as_bytes()),
         };
         let header = serde_json::to_vec(&header);
         let mut bytes = header.map_err(|error| MessageKind::Job.malformed(&error))?;
@@ -102,6 +109,7 @@ impl JobSpec {
             analyze: header.analyze,
             is_cut: header.is_cut,
             stream: header.stream,
+            functions: header.functions.map(BlobHash::from_bytes),
             plan: plan.to_vec(),
         })
     }
@@ -135,6 +143,7 @@ mod tests {
                 seed: 7,
                 plan_hash: None,
             },
+            functions: Some(BlobHash::of(b"def f(): pass")),
             plan: b"plan\nof two lines".to_vec(),
         }
     }

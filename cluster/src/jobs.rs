@@ -1,7 +1,6 @@
 //! The jobs that a worker has opened, by the hash of their descriptions.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,12 +9,14 @@ use forebay_planner::wire::PlanMessage;
 use forebay_runtime::cache::Stores;
 use forebay_runtime::run::{JobCache, JobConfig, OpenJob, SharedCache, SourceNames};
 use forebay_runtime::source::SourceTable;
+use forebay_udfs::{DeclaredFunction, HostFunctions};
 use tokio::sync::OnceCell;
 
 use crate::cache_handler;
 use crate::cache_request::CacheRequest;
 use crate::engine::BlobHash;
-use crate::handler::HandlerCounts;
+use crate::handler::{BlobError, BlobSource, HandlerCounts};
+use crate::host_functions::{FunctionRule, decode};
 use crate::job_spec::{JobSpec, MAX_JOB_BYTES};
 use crate::lease::LeaseSummary;
 use crate::location::mapped;
@@ -34,10 +35,20 @@ pub struct JobSettings {
     /// Roots of data whose place on this machine differs from their place on the client's: the
     /// client's root, and this machine's.
     pub roots: Vec<(String, String)>,
+    /// Rule for jobs that call functions of the host language of their clients.
+    pub functions: FunctionRule,
+}
+
+/// A job that a worker has opened.
+#[derive(Debug)]
+pub(crate) struct WorkerJob {
+    pub(crate) open: Arc<OpenJob>,
+    /// The functions of the host language that the job calls.
+    pub(crate) functions: Vec<Arc<dyn DeclaredFunction>>,
 }
 
 /// A job that is opened when a lease first needs it.
-type OnceOpen = Arc<OnceCell<Arc<OpenJob>>>;
+type OnceOpen = Arc<OnceCell<Arc<WorkerJob>>>;
 
 /// The jobs that a worker has opened. Leases of the same job share it.
 #[derive(Debug, Default)]
@@ -59,6 +70,8 @@ pub(crate) enum JobError {
     Refused(String),
     /// This machine is at fault: it lacks the data, or is of another release.
     Unfit(String),
+    /// A blob of the job cannot be read.
+    Blob(BlobError),
 }
 
 impl Jobs {
@@ -82,13 +95,18 @@ impl Jobs {
         }
     }
 
-    /// Returns the job whose description has the hash `hash`. Opens the job if necessary, from the
-    /// description that `read` returns.
-    pub(crate) async fn get<E: From<JobError>>(
+    /// Returns the latest incidents with functions.
+    pub(crate) fn events(&self) -> Vec<String> {
+        self.settings.functions.events()
+    }
+
+    /// Returns the job whose description has the hash `hash`. Opens the job if necessary, from its
+    /// blobs.
+    pub(crate) async fn get(
         &self,
         hash: BlobHash,
-        read: impl AsyncFnOnce() -> Result<bytes::Bytes, E>,
-    ) -> Result<Arc<OpenJob>, E> {
+        blobs: &dyn BlobSource,
+    ) -> Result<Arc<WorkerJob>, JobError> {
         let cell = self.cell(hash);
         let count = if cell.initialized() {
             &self.hits
@@ -97,8 +115,15 @@ impl Jobs {
         };
         count.fetch_add(1, Ordering::Relaxed);
         let opened = async || {
-            let spec = read().await?;
-            Ok(Arc::new(self.open(&spec).await?))
+            let read = async |hash| blobs.get(hash).await.map_err(JobError::Blob);
+            let spec = JobSpec::decode(&read(hash).await?);
+            let spec = spec.map_err(|error| unfit_or_refused(&error))?;
+            let functions = match (spec.functions, &self.settings.functions) {
+                (None, _) => Vec::new(),
+                (Some(_), FunctionRule::Refuse(why)) => return Err(JobError::Unfit(why.clone())),
+                (Some(hash), FunctionRule::Run(host)) => functions(&**host, &read(hash).await?)?,
+            };
+            Ok(Arc::new(self.open(spec, functions).await?))
         };
         cell.get_or_try_init(opened).await.map(Arc::clone)
     }
@@ -109,14 +134,15 @@ impl Jobs {
         let known = known.and_then(|at| recent.remove(at));
         let cell = known.map(|(_, cell)| cell).unwrap_or_default();
         recent.push_back((hash, Arc::clone(&cell)));
-        if recent.len() > OPEN_JOBS {
-            recent.pop_front();
-        }
+        let closed = (recent.len() > OPEN_JOBS).then(|| recent.pop_front());
+        // A job that calls functions ends their processes, and waits for them.
+        drop(recent);
+        drop(closed);
         cell
     }
 
     /// Returns the job whose description has the hash `hash`, if it is open.
-    pub(crate) fn opened(&self, hash: BlobHash) -> Option<Arc<OpenJob>> {
+    pub(crate) fn opened(&self, hash: BlobHash) -> Option<Arc<WorkerJob>> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, cell) = recent.iter().find(|(of, _)| *of == hash)?;
         cell.get().map(Arc::clone)
@@ -127,10 +153,13 @@ impl Jobs {
         cache_handler::answer(&self.stores, &self.settings.roots, request).await
     }
 
-    async fn open(&self, spec: &[u8]) -> Result<OpenJob, JobError> {
-        let refused = |error: &dyn fmt::Display| JobError::Refused(error.to_string());
-        let spec = JobSpec::decode(spec).map_err(|error| unfit_or_refused(&error))?;
-        let plan = PlanMessage::decode(&spec.plan, MAX_JOB_BYTES).map_err(|e| refused(&e))?;
+    async fn open(
+        &self,
+        spec: JobSpec,
+        functions: Vec<Arc<dyn DeclaredFunction>>,
+    ) -> Result<WorkerJob, JobError> {
+        let plan = PlanMessage::decode(&spec.plan, MAX_JOB_BYTES, &functions);
+        let plan = plan.map_err(|error| JobError::Refused(error.to_string()))?;
         let mut sources = Vec::with_capacity(plan.sources().len());
         let mut names = SourceNames::new();
         for source in plan.sources() {
@@ -170,8 +199,21 @@ impl Jobs {
                 job.name.data, spec.stream.data, job.name.snapshot_hash, spec.stream.snapshot_hash
             )));
         }
-        Ok(job)
+        Ok(WorkerJob {
+            open: Arc::new(job),
+            functions,
+        })
     }
+}
+
+/// Decodes the functions of a job.
+fn functions(
+    host: &dyn HostFunctions,
+    blob: &[u8],
+) -> Result<Vec<Arc<dyn DeclaredFunction>>, JobError> {
+    let codes = decode(blob).map_err(|error| JobError::Refused(error.to_string()))?;
+    let functions = codes.into_iter().map(|code| host.decode(code));
+    functions.collect::<Result<_, _>>().map_err(JobError::Unfit)
 }
 
 fn unfit_or_refused(error: &crate::message::MessageError) -> JobError {

@@ -80,9 +80,11 @@ pub enum LeaseSummary {
         work: Option<JobWork>,
         /// Numbers of the segments' rows at the cache point; `None` without a cache.
         cache: Option<CacheUse>,
+        /// The text that functions of the host language have printed.
+        printed: String,
     },
-    /// The blob that describes the lease's job is not stored in the cluster any more. The client
-    /// has to store it again.
+    /// The blob that describes the lease's job, or the one of its functions, is not stored in the
+    /// cluster any more. The client has to store them again.
     MissingJob,
     /// The rows of a share were counted; the counts are the value of the only column.
     Counted,
@@ -143,6 +145,7 @@ mod tests {
             nanos: 5,
             work: None,
             cache: None,
+            printed: "half\n".to_owned(),
         };
         let bytes = summary.encode().unwrap();
         assert_eq!(LeaseSummary::decode(&bytes).unwrap(), summary);

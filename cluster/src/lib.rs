@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`engine`], [`handler`] | the traits of an engine that carries leases, and of the code that computes them on a worker |
 //! | [`in_process`], `ballista` | engines: workers in this process; workers of an Apache DataFusion Ballista cluster (feature `client`; its scheduler and workers are in the feature `ballista`) |
-//! | [`lease`], [`job_spec`] | messages of the client to the workers: segments to compute, and their job |
+//! | [`lease`], [`job_spec`], [`host_functions`] | messages of the client to the workers: segments to compute, their job, and the functions that it calls |
 //! | [`request`], [`source_request`], [`cache_request`] | requests to workers: leases, and requests about sources and caches |
 //! | [`message`], [`failure`] | errors of messages; errors of segments as data |
 //! | [`job_handler`], [`jobs`], `compute` | a worker's side: opens jobs, and computes the segments of leases |
@@ -35,6 +35,7 @@ pub mod engine;
 pub mod error;
 pub mod failure;
 pub mod handler;
+pub mod host_functions;
 pub mod in_process;
 pub mod job_handler;
 pub mod job_spec;

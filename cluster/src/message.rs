@@ -12,6 +12,8 @@ pub enum MessageKind {
     Summary,
     /// The description of a job.
     Job,
+    /// The functions of a job.
+    Functions,
 }
 
 impl fmt::Display for MessageKind {
@@ -20,6 +22,7 @@ impl fmt::Display for MessageKind {
             Self::Lease => "lease",
             Self::Summary => "lease summary",
             Self::Job => "job",
+            Self::Functions => "list of functions",
         })
     }
 }
@@ -37,7 +40,7 @@ pub enum MessageError {
         cause: String,
     },
     /// The message is larger than its limit.
-    #[error("a {kind} is larger than its limit")]
+    #[error("a {kind} is larger than its limit{}", hint(*kind))]
     TooLarge {
         /// The kind of message.
         kind: MessageKind,
@@ -52,6 +55,16 @@ pub enum MessageError {
         /// Release of the worker.
         worker: String,
     },
+}
+
+/// Tells users how to keep a message below its limit, where they can.
+const fn hint(kind: MessageKind) -> &'static str {
+    match kind {
+        MessageKind::Functions => {
+            " of 256 MiB; load large values, such as a model, in the set-up of a class instead of sending them"
+        }
+        MessageKind::Lease | MessageKind::Summary | MessageKind::Job => "",
+    }
 }
 
 impl MessageKind {

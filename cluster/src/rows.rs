@@ -34,6 +34,8 @@ pub(crate) struct LeaseRows {
     pub(crate) work: Option<JobWork>,
     /// Numbers of the lease's rows at the cache point; `None` without a cache.
     pub(crate) cache: Option<CacheUse>,
+    /// The text that functions of the host language have printed.
+    pub(crate) printed: String,
 }
 
 impl ByteSize for SegmentRows {
@@ -77,13 +79,14 @@ pub(crate) fn rows_of(
     let wrong = || exec_datafusion_err!("worker {} sent rows of another lease", output.worker.0);
     let summary = LeaseSummary::decode(&output.summary);
     let summary = summary.map_err(|e| exec_datafusion_err!("worker {}: {e}", output.worker.0))?;
-    let (outcomes, nanos, work, cache) = match summary {
+    let (outcomes, nanos, work, cache, printed) = match summary {
         LeaseSummary::Segments {
             outcomes,
             nanos,
             work,
             cache,
-        } if outcomes.len() == names.len() => (outcomes, nanos, work, cache),
+            printed,
+        } if outcomes.len() == names.len() => (outcomes, nanos, work, cache, printed),
         LeaseSummary::Refused(why) => return Err(exec_datafusion_err!("{why}")),
         _ => return Err(wrong()),
     };
@@ -109,6 +112,7 @@ pub(crate) fn rows_of(
         took: Duration::from_nanos(nanos),
         work,
         cache,
+        printed,
     })
 }
 

@@ -1,5 +1,6 @@
 """The extension module. It is internal, and may change at any time."""
 
+from collections.abc import Callable
 from os import PathLike
 from typing import Any, TypedDict
 
@@ -55,6 +56,7 @@ class Function:
         is_struct: bool,
         rows: int | None,
         workers: tuple[int, list[str], bytes] | None,
+        pickle: Callable[[], tuple[str, str, bytes]],
     ) -> Function: ...
     def kinds(self) -> list[tuple[str, str, tuple[Any, ...]]]: ...
     def serve(self, evaluator: Any) -> None: ...

@@ -3,6 +3,8 @@ values to its standard output."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pickle
 import signal
@@ -14,8 +16,8 @@ from typing import Any, BinaryIO
 #: True while this process is a worker that is importing and setting up its function. During that time, no function may
 #: start workers.
 SETTING_UP = False
-#: The bytes that the worker writes before its first answer. `udf_frame.rs` skips all output before them, such as text
-#: printed while Python started.
+#: The bytes that the worker writes before its first answer. `python/functions/src/frame.rs` skips all output before
+#: them, such as text printed while Python started.
 GREETING = b"\0forebay-worker\n"
 
 
@@ -40,6 +42,8 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
+    # A file or a pipe would make standard output wait until a buffer is full.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     _put(answers, GREETING)
     SETTING_UP = True
     frames: SimpleQueue[bytes | None] = SimpleQueue()
@@ -54,10 +58,29 @@ def main() -> None:
             else:
                 answer = function.answer(frame)
         except BaseException as error:
+            _flush()
             _write(answers, b"\x01" + _told(error).encode())
             return
         busy.clear()
+        _flush()
         _write(answers, b"\x00" + answer)
+
+
+def probe() -> None:
+    """Prints the versions that a worker of a cluster compares with those of its clients."""
+    from . import __version__
+    from ._by_value import versions
+
+    python, cloudpickle = versions()
+    told = {"forebay": __version__, "python": python, "cloudpickle": cloudpickle}
+    print(f"forebay-versions {json.dumps(told)}")
+
+
+def _flush() -> None:
+    """Writes out what the function has printed: the parent process reads it after each answer."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
 
 
 def _read(requests: BinaryIO, frames: SimpleQueue[bytes | None], busy: threading.Event) -> None:

@@ -287,6 +287,8 @@ class Udf(_Named):
             self._is_struct(),
             options["batch_size"],
             workers,
+            # Not a method, which would keep this object alive.
+            functools.partial(_for_workers, self._target, self._options, self._setup),
         )
         kinds = function.kinds()
         function.serve(Evaluator(self._target, self._setup, options["mode"], kinds, self._is_struct()))
@@ -312,6 +314,17 @@ class Udf(_Named):
                     "cannot import; pip install cloudpickle, or define the function in a module"
                 ) from None
             return pickle.dumps((main, pickle.dumps(self)))
+
+
+def _for_workers(target: Any, options: dict[str, Any], setup: Any) -> tuple[str, str, bytes]:
+    """Returns the versions of Python and cloudpickle that a pickled function needs, and the pickled function, to be sent
+    to the workers of a cluster."""
+    try:
+        versions = _by_value.versions()
+    except ImportError:
+        raise ConfigError("cloudpickle is not installed; pip install cloudpickle") from None
+    packed = _by_value.dumps_for_workers((Udf, target, options, setup))
+    return (*versions, pickle.dumps((None, packed)))
 
 
 def unpacked(packed: tuple[dict[str, Any] | None, bytes]) -> _forebay.Function:

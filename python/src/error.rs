@@ -5,10 +5,9 @@ use forebay::forebay_cluster::error::ClusterError;
 use forebay::{Error, Failure};
 use forebay_planner::error::{PlanError, Position};
 use forebay_runtime::source::SourceError;
+use forebay_udfs::FunctionFault;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-
-use crate::udf::Fault;
 
 /// Converts an error to an exception. If `sql` is not `None`, positions in the error refer to this
 /// text.
@@ -96,7 +95,7 @@ fn run(
             attributes.set_item("minimum", room.minimum)?;
             "MemoryLimitError"
         }
-        Error::Engine(error) if let Some(fault) = root::<Fault>(error) => {
+        Error::Engine(error) if let Some(fault) = root::<FunctionFault>(error) => {
             attributes.set_item("function", &fault.function)?;
             "FunctionError"
         }
@@ -118,8 +117,8 @@ fn run(
     Ok((class, error.to_string()))
 }
 
-/// Returns the root cause of an engine error if the root cause has the type `T`, such as [`Fault`]
-/// or [`SourceError`]; else `None`.
+/// Returns the root cause of an engine error if the root cause has the type `T`, such as
+/// [`FunctionFault`] or [`SourceError`]; else `None`.
 fn root<T: std::error::Error + 'static>(error: &DataFusionError) -> Option<&T> {
     match error.find_root() {
         DataFusionError::External(source) => source.downcast_ref(),

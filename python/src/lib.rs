@@ -13,6 +13,7 @@ mod dtype;
 mod error;
 mod expr;
 mod functions;
+mod log_records;
 mod memory;
 mod options;
 mod plan;
@@ -25,14 +26,11 @@ mod steps;
 mod udf;
 mod udf_build;
 mod udf_class;
-mod udf_crew;
 mod udf_dense;
-mod udf_frame;
 mod udf_lease;
 mod udf_rows;
 mod udf_type;
 mod udf_values;
-mod udf_worker;
 mod wait;
 
 use pyo3::prelude::*;
@@ -53,5 +51,6 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(functions::sql_functions, module)?)?;
     module.add_function(wrap_pyfunction!(runtime::shutdown, module)?)?;
     error::silence_caught_panics();
+    log_records::keep();
     Ok(())
 }

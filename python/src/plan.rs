@@ -1,5 +1,6 @@
 //! Plans a pipeline: opens the source, replays the calls on the Rust builder, and checks the types.
 
+use std::ffi::CString;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -11,7 +12,10 @@ use forebay::{Error, Explanation, Pipeline, Session};
 use forebay_planner::error::PlanError;
 use forebay_planner::groups::check_groups;
 use forebay_planner::sql::ClausePositions;
+use forebay_python_functions::PythonFunction;
+use forebay_udfs::DeclaredFunction;
 use forebay_udfs::tensor::named;
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use pyo3_arrow::ffi::to_schema_pycapsule;
@@ -22,7 +26,6 @@ use crate::process::OfProcess;
 use crate::run::Run;
 use crate::source::{self, Arm, PipelineSource};
 use crate::steps::Step;
-use crate::udf::PythonFunction;
 use crate::udf_lease::{FunctionLease, functions};
 use crate::wait::wait;
 use crate::{config, error, options};
@@ -83,6 +86,9 @@ impl Plan {
         let pipeline = planned.map_err(|e| error::exception(py, &e, None))?;
         let functions = functions(&pipeline.plan);
         let functions = functions.map_err(|e| error::exception(py, &Error::Plan(e), None))?;
+        if cluster.is_some() {
+            warn_of_varying(py, &functions)?;
+        }
         Ok(Self(OfProcess::new(Planned {
             cluster,
             session,
@@ -200,6 +206,25 @@ impl Plan {
             .map(|run| Run::new(run, lease))
             .map_err(|e| error::exception(py, &e, None))
     }
+}
+
+/// Warns of functions that may return other values on other workers.
+fn warn_of_varying(py: Python<'_>, functions: &[Arc<PythonFunction>]) -> PyResult<()> {
+    let varying = { functions.iter() }.filter(|function| !function.is_deterministic());
+    let names: Vec<&str> = varying.map(|function| function.name()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} not declared deterministic: a row that two workers compute has the value of the one that \
+         answers first; declare deterministic=True if equal arguments give equal values",
+        match names.as_slice() {
+            [one] => format!("the function {one} is"),
+            several => format!("the functions {} are", several.join(", ")),
+        }
+    );
+    let category = py.get_type::<PyUserWarning>();
+    PyErr::warn(py, &category, &CString::new(message)?, 2)
 }
 
 /// The beginning of a pipeline: a pipeline planned from SQL, or the input of a builder.

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::batch::RawBatch;
 use crate::error;
+use crate::log_records;
 use crate::runtime;
 use crate::udf_lease::FunctionLease;
 use crate::wait::SLICE;
@@ -164,7 +165,9 @@ impl Run {
         }
         let handle = runtime::handle(py)?;
         loop {
-            match py.detach(|| self.poll(&handle)) {
+            let polled = py.detach(|| self.poll(&handle));
+            log_records::pass_on(py)?;
+            match polled {
                 Polled::Batch(batch) => return Py::new(py, *batch).map(Some),
                 Polled::Again(batch) => return Ok(Some(batch)),
                 Polled::Nothing => py.check_signals()?,

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use forebay_planner::error::PlanError;
-use forebay_udfs::declared;
-
-use crate::udf::{self, PythonFunction};
+use forebay_python_functions::PythonFunction;
+use forebay_udfs::{DeclaredFunction, declared};
 
 /// Returns the Python functions that a plan calls. Fails if two different functions have the same
 /// name, since plan hashes identify functions by name.
@@ -18,7 +17,7 @@ pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, 
         node.apply_expressions(|expr| {
             expr.apply(|e| {
                 if let Expr::ScalarFunction(call) = e
-                    && let Some(function) = declared(&call.func).and_then(udf::of)
+                    && let Some(function) = declared(&call.func).and_then(PythonFunction::of)
                     && !found.iter().any(|known| Arc::ptr_eq(known, &function))
                 {
                     found.push(function);
@@ -31,11 +30,11 @@ pub(crate) fn functions(plan: &LogicalPlan) -> Result<Vec<Arc<PythonFunction>>, 
     for (i, function) in found.iter().enumerate() {
         if found[..i]
             .iter()
-            .any(|other| other.label() == function.label())
+            .any(|other| other.name() == function.name())
         {
             let what = format!(
                 "two functions of the pipeline have the name {}",
-                function.label()
+                function.name()
             );
             let error = PlanError::mistake(what);
             return Err(error.with_hint("give one of them another name: udf(.., name=..)"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use tokio::time::timeout;
 
-use crate::runtime;
+use crate::{log_records, runtime};
 
 /// Maximum delay of the response to Ctrl-C.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
@@ -20,6 +20,7 @@ pub(crate) fn wait<T: Send>(py: Python<'_>, future: impl Future<Output = T> + Se
     let mut future = pin!(future);
     loop {
         let slice = py.detach(|| handle.block_on(async { timeout(SLICE, future.as_mut()).await }));
+        log_records::pass_on(py)?;
         match slice {
             Ok(value) => return Ok(value),
             Err(_) => py.check_signals()?,

@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 use super::cluster_args::{ClusterArgs, LogFormat, SchedulerArgs, WorkerArgs};
 use super::failure::CommandFailure;
 use super::log_records::announce;
+use super::python;
 
 /// Runs a scheduler until a signal arrives.
 pub(crate) async fn scheduler(args: SchedulerArgs) -> Result<(), CommandFailure> {
@@ -35,7 +36,14 @@ pub(crate) async fn worker(args: WorkerArgs) -> Result<(), CommandFailure> {
     options.advertise = args.advertise;
     options.http_listen = args.http;
     options.security = security(&args.security.access())?;
+    let functions = python::rule(
+        &args.python,
+        args.listen,
+        &args.scheduler,
+        &options.security,
+    )?;
     let handler = JobHandler::new(JobSettings {
+        functions,
         threads: args.threads.map(std::num::NonZeroUsize::get),
         memory_limit: args.memory_limit,
         roots: args.data,
@@ -77,6 +85,15 @@ pub(crate) async fn cluster(args: ClusterArgs) -> Result<(), CommandFailure> {
         }
         // They inherit the variables.
         command.envs(access.files());
+        if args.python.allow_python {
+            command.arg("--allow-python");
+        }
+        command.envs(
+            args.python
+                .python
+                .as_ref()
+                .map(|file| (python::PYTHON, file)),
+        );
         if args.log.log_format == LogFormat::Json {
             command.args(["--log-format", "json"]);
         }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
@@ -71,9 +72,24 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,
     #[command(flatten)]
+    pub(crate) python: PythonArgs,
+    #[command(flatten)]
     pub(crate) security: SecurityArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+/// Python functions on a worker.
+#[derive(Debug, Default, ClapArgs)]
+pub(crate) struct PythonArgs {
+    /// Run the Python functions of pipelines, whose code clients send: on an address that other
+    /// machines reach, this needs --tls-ca. Start the worker by `python -m forebay worker`, or name
+    /// its interpreter with --python
+    #[arg(long)]
+    pub(crate) allow_python: bool,
+    /// Python interpreter that has the package forebay. Also FOREBAY_PYTHON
+    #[arg(long, value_name = "FILE", requires = "allow_python")]
+    pub(crate) python: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -90,6 +106,8 @@ pub(crate) struct ClusterArgs {
     /// Memory limit of each pipeline on each worker, such as 4GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) memory_limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) python: PythonArgs,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
     #[command(flatten)]

@@ -28,6 +28,8 @@ mod log_records;
 mod plan;
 mod preview;
 mod progress;
+#[cfg(feature = "cluster")]
+mod python;
 mod run;
 mod schema;
 mod script;

@@ -74,6 +74,9 @@ fn text(address: &str, status: &ClusterStatus) -> String {
         for cause in &worker.set_aside {
             text.push_str(&format!("\n{} is set aside: {cause}\n", worker.worker));
         }
+        for event in &worker.events {
+            text.push_str(&format!("\n{}: {event}\n", worker.worker));
+        }
     }
     text
 }

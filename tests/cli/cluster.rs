@@ -62,6 +62,34 @@ fn digest(folder: &Path, sql: &str, cluster: Option<&str>, token: &str) -> super
 }
 
 #[test]
+fn workers_run_python_functions_only_where_they_are_told_to_safely() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |words: &[&str]| {
+        let mut command = command(
+            folder.path(),
+            &[&["worker", "--allow-python"], words].concat(),
+        );
+        command.env_remove("FOREBAY_PYTHON");
+        let ran = super::Ran::of(&command.output().unwrap());
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        ran.stderr
+    };
+    let near = ["--scheduler", "127.0.0.1:1"];
+    let none = refused(&near);
+    assert!(none.contains("python -m forebay worker"), "{none}");
+    let missing = refused(&[&near[..], &["--python", "/no/such/python"]].concat());
+    assert!(missing.contains("/no/such/python"), "{missing}");
+    // Neither --insecure nor a token suffices where other machines can send code.
+    for open in [
+        [&near[..], &["--listen", "0.0.0.0:0", "--insecure"]].concat(),
+        vec!["--scheduler", "192.0.2.1:1", "--insecure"],
+    ] {
+        let error = refused(&open);
+        assert!(error.contains("--tls-ca"), "{error}");
+    }
+}
+
+#[test]
 fn processes_yield_the_stream_of_one_process() {
     let (folder, elsewhere) = (photos(), tempfile::tempdir().unwrap());
     forebay(

@@ -24,6 +24,7 @@ pub(crate) fn engine(workers: usize, root: Option<(&Path, &Path)>) -> InProcessE
             roots: { root.iter() }
                 .map(|(theirs, ours)| (text(theirs), text(ours)))
                 .collect(),
+            ..JobSettings::default()
         };
         Arc::new(JobHandler::new(settings)) as Arc<dyn LeaseHandler>
     };

@@ -55,6 +55,48 @@ pub trait DeclaredFunction: Any + fmt::Debug + Send + Sync {
     /// in `ValueError: no number`. If all of the first rows of a run fail with the same kind, the
     /// function counts as wrong, too.
     fn invoke_rows(&self, args: ScalarFunctionArgs) -> Result<(ArrayRef, Vec<RowFailure>)>;
+
+    /// Returns the function with its code, which [`HostFunctions::decode`] of another machine reads.
+    ///
+    /// # Errors
+    /// Fails if the function cannot be sent, with the reason.
+    fn code(&self) -> std::result::Result<Vec<u8>, String> {
+        Err("its code is part of this program".to_owned())
+    }
+
+    /// Takes what the function has printed, if a user should see it elsewhere: on the client of a
+    /// cluster, for a function that runs on a worker.
+    fn take_printed(&self) -> String {
+        String::new()
+    }
+}
+
+/// The part of a worker that runs functions of the host language of its clients.
+pub trait HostFunctions: fmt::Debug + Send + Sync {
+    /// Decodes a function from the result of [`DeclaredFunction::code`], which is untrusted input.
+    ///
+    /// # Errors
+    /// Fails if the function cannot run here, with the reason.
+    fn decode(&self, code: &[u8]) -> std::result::Result<Arc<dyn DeclaredFunction>, String>;
+
+    /// Returns the latest incidents with functions, oldest first, for the status of the worker.
+    fn events(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// An error of a declared function that does not belong to a row, such as a result with a wrong
+/// number of rows. The error ends the run under any `on_error`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{function}: {message}")]
+pub struct FunctionFault {
+    /// Name of the function.
+    pub function: String,
+    /// The message, possibly followed by the stack frames of the user's code.
+    pub message: String,
+    /// True if the function does not run on this machine and may run on another: it cannot be set
+    /// up here.
+    pub is_of_machine: bool,
 }
 
 /// Wraps a declared function as a DataFusion function.
@@ -82,14 +124,14 @@ pub fn calls_declared(expr: &Expr) -> bool {
     calls(expr, |_| true)
 }
 
-/// Returns the names of the declared functions that an expression calls.
-pub fn declared_names(expr: &Expr) -> Vec<String> {
-    let mut names = Vec::new();
+/// Returns the declared functions that an expression calls, one for each call.
+pub fn declared_functions(expr: &Expr) -> Vec<Arc<dyn DeclaredFunction>> {
+    let mut functions = Vec::new();
     calls(expr, |function| {
-        names.push(function.name().to_owned());
+        functions.push(Arc::clone(function));
         false
     });
-    names
+    functions
 }
 
 /// True if an expression calls a declared function that is not deterministic.
@@ -97,10 +139,10 @@ pub fn is_volatile(expr: &Expr) -> bool {
     calls(expr, |function| !function.is_deterministic())
 }
 
-fn calls(expr: &Expr, mut which: impl FnMut(&dyn DeclaredFunction) -> bool) -> bool {
+fn calls(expr: &Expr, mut which: impl FnMut(&Arc<dyn DeclaredFunction>) -> bool) -> bool {
     let found = expr.exists(|e| {
         Ok(match e {
-            Expr::ScalarFunction(call) => declared(&call.func).is_some_and(|f| which(f.as_ref())),
+            Expr::ScalarFunction(call) => declared(&call.func).is_some_and(&mut which),
             _ => false,
         })
     });

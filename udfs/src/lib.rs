@@ -33,8 +33,8 @@ pub use bounded::{MAX_BATCH_BYTES, MAX_VALUE_BYTES, OversizedBatch};
 pub use catalogue::{catalogue, facts_of, function_info, is_random};
 pub use constant::{ConstantArrays, constant, constant_arrays};
 pub use declared::{
-    DeclaredFunction, UNKNOWN_NS_PER_ROW, calls_declared, declare, declared, declared_names,
-    is_volatile,
+    DeclaredFunction, FunctionFault, HostFunctions, UNKNOWN_NS_PER_ROW, calls_declared, declare,
+    declared, declared_functions, is_volatile,
 };
 pub use failure::{CAUSE_BYTES, RowFailure, RowFunction, RunFailure, bounded};
 pub use functions::functions;

@@ -71,7 +71,7 @@ impl Dialer {
 }
 
 /// Returns `true` if connections to `host` stay on this machine.
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let ip = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || ip.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }

@@ -1,11 +1,12 @@
 //! Access to the cluster: the shared token, and the addresses that may be listened on.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 
-use super::connection::Dialer;
+use super::connection::{Dialer, is_loopback};
 use super::{StartError, TlsSettings};
 
 /// Name of the metadata that carries the token.
@@ -38,6 +39,16 @@ impl fmt::Debug for Security {
 }
 
 impl Security {
+    /// True if only this machine and processes with a certificate of the cluster's authorities can
+    /// send work to a worker that listens on `listen`, and joins the scheduler at `scheduler`.
+    pub fn is_closed(&self, listen: SocketAddr, scheduler: &str) -> bool {
+        let host = scheduler
+            .rsplit_once(':')
+            .map_or(scheduler, |(host, _)| host);
+        let is_mutual = self.tls.as_ref().is_some_and(TlsSettings::is_mutual);
+        is_mutual || listen.ip().is_loopback() && is_loopback(host)
+    }
+
     /// Returns what opens the connections of this process.
     pub(crate) fn dialer(&self) -> Dialer {
         Dialer {
@@ -80,6 +91,20 @@ impl Credential {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_is_closed_on_loopback_addresses() {
+        let here = SocketAddr::from(([127, 0, 0, 3], 7));
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 7));
+        let plain = Security {
+            insecure: true,
+            token: Some("hush".to_owned()),
+            ..Security::default()
+        };
+        assert!(plain.is_closed(here, "localhost:7100") && plain.is_closed(here, "[::1]:7100"));
+        assert!(!plain.is_closed(everywhere, "localhost:7100"));
+        assert!(!plain.is_closed(here, "node1:7100"));
+    }
 
     #[test]
     fn tokens_do_not_appear_in_logs() {

@@ -77,6 +77,8 @@ pub struct WorkerStatus {
     pub job_hits: u64,
     /// Leases that had to open their job.
     pub job_misses: u64,
+    /// Latest incidents that did not fail a lease, such as a lost process of a Python function.
+    pub events: Vec<String>,
     /// Reasons why the scheduler or a client gives no leases to it.
     pub set_aside: Vec<String>,
 }

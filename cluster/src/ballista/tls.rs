@@ -72,6 +72,11 @@ impl TlsSettings {
         }))
     }
 
+    /// True if authorities are given.
+    pub(crate) fn is_mutual(&self) -> bool {
+        self.authorities.is_some()
+    }
+
     /// Returns the settings of a client of `host`.
     pub(crate) fn client(&self, host: &str) -> ClientTlsConfig {
         let host = host.trim_start_matches('[').trim_end_matches(']');

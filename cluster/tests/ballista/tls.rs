@@ -80,6 +80,18 @@ async fn leases_and_stock_jobs_run_over_mutual_tls() {
     assert_eq!(counted.iter().map(RecordBatch::num_rows).sum::<usize>(), 7);
 }
 
+#[test]
+fn mutual_tls_closes_a_worker_to_strangers() {
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 7101));
+    let mutual = Authority::new().security(HOST, Validity::Now);
+    assert!(mutual.is_closed(everywhere, "node1:7100"));
+    let token = Security {
+        token: Some("secret".to_owned()),
+        ..Security::default()
+    };
+    assert!(!token.is_closed(everywhere, "node1:7100"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_are_refused_with_a_reason_and_disturb_nobody() {
     let authority = Authority::new();

@@ -1,12 +1,12 @@
 //! The type of row plans: trees of row operators.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
+use forebay_udfs::DeclaredFunction;
 
 use super::expr::slot;
 use super::mix::Mix;
@@ -158,15 +158,17 @@ impl RowPlan {
         })
     }
 
-    /// Names of the functions in the plan that the host program declared. Functions of Forebay and
-    /// DataFusion are left out.
-    pub fn host_functions(&self) -> BTreeSet<String> {
-        let mut names: BTreeSet<String> =
-            self.inputs.iter().flat_map(Self::host_functions).collect();
-        for expr in self.op.exprs() {
-            names.extend(forebay_udfs::declared_names(expr));
-        }
-        names
+    /// The functions of the host program that the plan calls, one for each call. Functions of Forebay
+    /// and DataFusion are left out.
+    pub fn host_calls(&self) -> Vec<Arc<dyn DeclaredFunction>> {
+        let mut calls: Vec<_> = self.inputs.iter().flat_map(Self::host_calls).collect();
+        calls.extend(
+            self.op
+                .exprs()
+                .into_iter()
+                .flat_map(forebay_udfs::declared_functions),
+        );
+        calls
     }
 
     fn fmt_tree(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {

@@ -8,12 +8,12 @@ use crate::saved::difference::Difference;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The pipeline calls a function of the host language, whose code is not sent.
-    #[error(
-        "function \"{0}\" is declared by the host program, and its code cannot be sent to another machine yet: run \
-         this pipeline on one machine, or replace the function by functions of Forebay"
-    )]
+    /// The plan calls a function of the host program that the receiver did not get.
+    #[error("the plan calls the function \"{0}\", which was not sent with it")]
     HostFunction(String),
+    /// Two functions of the host program have the same name.
+    #[error("two functions of the pipeline have the name \"{0}\"; give one of them another name")]
+    SameName(String),
     /// The plan has a part that cannot be sent.
     #[error("{0} cannot be sent to another machine; run this pipeline on one machine")]
     Unsupported(String),

@@ -125,6 +125,8 @@ pub(super) enum ExprForm {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         metadata: Option<BTreeMap<String, String>>,
     },
+    /// A call of a function of the host program, by the function's name.
+    Host { function: String },
     /// A literal that datafusion-proto does not keep, or reads without checks.
     Literal {
         /// Its value.

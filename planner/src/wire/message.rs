@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, TableSource};
+use forebay_udfs::DeclaredFunction;
 
 use super::error::WireError;
 use super::form::{Document, NodeForm};
@@ -35,11 +36,12 @@ pub struct PlanMessage {
 }
 
 impl PlanMessage {
-    /// Encodes a compiled pipeline. `describe` describes its tables.
+    /// Encodes a compiled pipeline. `describe` describes its tables. The receiver needs the functions
+    /// of the host program besides: those of [`host_functions`](Self::host_functions).
     ///
     /// # Errors
-    /// Fails if a part of the plan cannot be sent, such as a function of the host program or a
-    /// table that was not opened from a description.
+    /// Fails if a part of the plan cannot be sent, such as a table that was not opened from a
+    /// description.
     pub fn encode(compiled: &Compiled, describe: &DescribeTable) -> Result<Vec<u8>, WireError> {
         let mut writer = PlanWriter::new(describe);
         writer.add(&compiled.written)?;
@@ -60,12 +62,35 @@ impl PlanMessage {
         Ok(bytes)
     }
 
-    /// Decodes a message of at most `max_bytes` bytes.
+    /// Returns the functions of the host program that a compiled pipeline calls.
+    ///
+    /// # Errors
+    /// Fails if two of them have the same name, since calls are sent by name.
+    pub fn host_functions(
+        compiled: &Compiled,
+    ) -> Result<Vec<Arc<dyn DeclaredFunction>>, WireError> {
+        let mut found: Vec<Arc<dyn DeclaredFunction>> = Vec::new();
+        for function in compiled.written.host_calls() {
+            match { found.iter() }.find(|known| known.name() == function.name()) {
+                Some(known) if Arc::ptr_eq(known, &function) => {}
+                Some(known) => return Err(WireError::SameName(known.name().to_owned())),
+                None => found.push(function),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Decodes a message of at most `max_bytes` bytes, whose plan calls no other functions of the
+    /// host program than `functions`.
     ///
     /// # Errors
     /// Fails if the bytes are not a message, or if the sender is another release or has other
     /// functions.
-    pub fn decode(bytes: &[u8], max_bytes: usize) -> Result<Self, WireError> {
+    pub fn decode(
+        bytes: &[u8],
+        max_bytes: usize,
+        functions: &[Arc<dyn DeclaredFunction>],
+    ) -> Result<Self, WireError> {
         let mut reader = Reader(payload(bytes, max_bytes)?);
         let document = serde_json::from_slice(reader.part()?);
         let document: Document = document.map_err(|why| WireError::malformed(why.to_string()))?;
@@ -78,7 +103,7 @@ impl PlanMessage {
             clauses: document.clauses,
             sources: sources.collect::<Result<_, _>>()?,
             nodes: document.nodes,
-            exprs: read_exprs(reader)?,
+            exprs: read_exprs(reader, functions)?,
         })
     }
 
@@ -139,7 +164,8 @@ fn check_kept(
     tables: &[Arc<dyn TableSource>],
 ) -> Result<(), WireError> {
     let lost = |what: &str| Err(WireError::Lost(what.to_owned()));
-    let message = match PlanMessage::decode(bytes, usize::MAX) {
+    let functions = PlanMessage::host_functions(compiled)?;
+    let message = match PlanMessage::decode(bytes, usize::MAX, &functions) {
         // The message nests types more deeply than its reader accepts.
         Err(WireError::Malformed(why)) => return Err(WireError::Lost(why)),
         decoded => decoded?,

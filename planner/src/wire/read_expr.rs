@@ -8,6 +8,7 @@ use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion_proto::logical_plan::DefaultLogicalExtensionCodec;
 use datafusion_proto::logical_plan::from_proto::parse_expr;
 use datafusion_proto::protobuf::LogicalExprNode;
+use forebay_udfs::DeclaredFunction;
 use prost::Message;
 
 use super::error::WireError;
@@ -18,17 +19,23 @@ use super::literal::Literal;
 use super::node::{MAX_DEPTH, MAX_NODE, filled};
 use super::registry::registry;
 
-/// Reads all expressions to the end of a message.
-pub(super) fn read_exprs(mut reader: Reader<'_>) -> Result<Vec<Expr>, WireError> {
+/// Reads all expressions to the end of a message, which may call `functions` of the host program.
+pub(super) fn read_exprs(
+    mut reader: Reader<'_>,
+    functions: &[Arc<dyn DeclaredFunction>],
+) -> Result<Vec<Expr>, WireError> {
     let mut exprs = Vec::new();
     while !reader.0.is_empty() {
-        exprs.push(read_expr(&mut reader)?);
+        exprs.push(read_expr(&mut reader, functions)?);
     }
     Ok(exprs)
 }
 
 /// Reads the next expression.
-fn read_expr(reader: &mut Reader<'_>) -> Result<Expr, WireError> {
+fn read_expr(
+    reader: &mut Reader<'_>,
+    functions: &[Arc<dyn DeclaredFunction>],
+) -> Result<Expr, WireError> {
     let count = reader.number()?;
     // The nodes that are no other node's child yet, with their depths.
     let mut open: Vec<(Expr, usize)> = Vec::new();
@@ -45,7 +52,11 @@ fn read_expr(reader: &mut Reader<'_>) -> Result<Expr, WireError> {
         if depth > MAX_DEPTH {
             return Err(WireError::malformed("an expression that is too deep"));
         }
-        open.push((node(form, children, encoded)?, depth));
+        let node = match form {
+            ExprForm::Host { function } => host_call(&function, children, functions)?,
+            form => node(form, children, encoded)?,
+        };
+        open.push((node, depth));
     }
     match (open.pop(), open.pop()) {
         (Some((expr, _)), None) => Ok(expr),
@@ -53,11 +64,24 @@ fn read_expr(reader: &mut Reader<'_>) -> Result<Expr, WireError> {
     }
 }
 
+/// Returns a call of the function `name` of the host program.
+fn host_call(
+    name: &str,
+    arguments: Vec<Expr>,
+    functions: &[Arc<dyn DeclaredFunction>],
+) -> Result<Expr, WireError> {
+    let Some(function) = functions.iter().find(|function| function.name() == name) else {
+        return Err(WireError::HostFunction(name.to_owned()));
+    };
+    Ok(forebay_udfs::declare(Arc::clone(function)).call(arguments))
+}
+
 /// Returns the node of a form, with these children. `encoded` is the encoding by datafusion-proto,
 /// or the bytes of a literal.
 fn node(form: ExprForm, children: Vec<Expr>, encoded: &[u8]) -> Result<Expr, WireError> {
     let unexpected = || WireError::malformed("an expression with unexpected parts");
     match form {
+        ExprForm::Host { .. } => Err(unexpected()),
         ExprForm::Literal {
             value: form,
             metadata,

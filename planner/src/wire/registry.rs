@@ -40,9 +40,6 @@ pub(super) fn functions_hash() -> String {
 /// Checks that another machine finds the function under its name.
 pub(super) fn check_sent(function: &ScalarUDF) -> Result<(), WireError> {
     let name = function.name();
-    if forebay_udfs::declared(function).is_some() {
-        return Err(WireError::HostFunction(name.to_owned()));
-    }
     match registry().scalar_functions().get(name) {
         Some(found) if found.as_ref() == function => Ok(()),
         _ => Err(WireError::Unsupported(format!("the function {name}"))),

@@ -37,7 +37,7 @@ pub(super) fn write_expr(expr: &Expr, bytes: &mut Vec<u8>) -> Result<(), WireErr
     } in nodes
     {
         let encoded = match &form {
-            ExprForm::Literal { .. } => literal,
+            ExprForm::Literal { .. } | ExprForm::Host { .. } => literal,
             ExprForm::Proto { .. } => {
                 let unsupported = || WireError::Unsupported(format!("the expression {expr}"));
                 let node = serialize_expr(&shallow(&expr)?, &DefaultLogicalExtensionCodec {});
@@ -105,6 +105,13 @@ fn nodes(expr: &Expr) -> Result<Vec<Node<'_>>, WireError> {
 
 /// Returns the form of a node that is not a literal.
 fn form(expr: &Expr) -> ExprForm {
+    if let Expr::ScalarFunction(call) = expr
+        && let Some(function) = forebay_udfs::declared(&call.func)
+    {
+        return ExprForm::Host {
+            function: function.name().to_owned(),
+        };
+    }
     let mut form = proto_form(match expr {
         Expr::Alias(alias) => alias.metadata.as_ref(),
         _ => None,

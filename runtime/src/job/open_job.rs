@@ -97,7 +97,9 @@ impl OpenJob {
             counter: RowCounter::of(compiled, &plan, &env)?,
             passes: Passes::new(snapshot, inputs(&plan), clauses.shuffle, config.seed),
             dead_letters: letters,
-            host_functions: compiled.chosen.host_functions(),
+            host_functions: { compiled.chosen.host_calls().into_iter() }
+                .map(|function| function.name().to_owned())
+                .collect(),
             row_cost: report.map(|report| report.epoch_cost() / rows),
             analyze: config.analyze,
             memory_limit: config.memory_limit,

@@ -30,6 +30,9 @@ use crate::ballista::wire::WorkerAddress;
 /// Number of times that a worker is tried before it is removed.
 const TRIES: u32 = 2;
 
+/// Number of events of a worker that are kept.
+const MAX_EVENTS: usize = 16;
+
 /// Time between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -87,6 +90,8 @@ async fn watch_worker(context: Arc<SchedulerContext>, worker: RegisteredWorker) 
                 while let Ok(Some(message)) = call.message().await {
                     if let Ok(mut state) = WorkerState::decode(message.body) {
                         shorten(&mut state.release);
+                        state.events.truncate(MAX_EVENTS);
+                        state.events.iter_mut().for_each(shorten);
                         let board = &context.board;
                         board.annotate(registration, |note| note.state = state);
                     }

@@ -122,6 +122,7 @@ impl WorkerMetrics {
             open_jobs: value(&self.open_jobs),
             job_hits: self.job_hits.get(),
             job_misses: self.job_misses.get(),
+            events: self.handler.events(),
         }
     }
 

@@ -79,6 +79,7 @@ fn worker_status(
         open_jobs,
         job_hits,
         job_misses,
+        events,
     } = note.state;
     WorkerStatus {
         address: authority(&address.host, address.port),
@@ -95,6 +96,7 @@ fn worker_status(
         open_jobs,
         job_hits,
         job_misses,
+        events,
         set_aside,
     }
 }

@@ -51,4 +51,7 @@ pub(crate) struct WorkerState {
     pub(crate) job_hits: u64,
     #[prost(uint64, tag = "11")]
     pub(crate) job_misses: u64,
+    /// The latest incidents that did not fail a lease.
+    #[prost(string, repeated, tag = "12")]
+    pub(crate) events: Vec<String>,
 }

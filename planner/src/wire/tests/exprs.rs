@@ -19,7 +19,7 @@ use crate::wire::write_expr::write_expr;
 fn arrived(expr: &Expr) -> Result<Expr, WireError> {
     let mut bytes = Vec::new();
     write_expr(expr, &mut bytes)?;
-    let mut exprs = read_exprs(Reader(&bytes))?;
+    let mut exprs = read_exprs(Reader(&bytes), &[])?;
     assert_eq!(exprs.len(), 1);
     Ok(exprs.swap_remove(0))
 }

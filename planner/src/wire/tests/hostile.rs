@@ -28,7 +28,7 @@ async fn a_cut_message_is_refused_at_every_length() {
     let bytes = encoded(&compiled(SQL).await);
     for length in 0..bytes.len() {
         assert!(
-            PlanMessage::decode(&bytes[..length], MAX_BYTES).is_err(),
+            PlanMessage::decode(&bytes[..length], MAX_BYTES, &[]).is_err(),
             "{length}"
         );
     }
@@ -40,7 +40,10 @@ async fn a_flipped_bit_is_refused_wherever_it_is() {
     for place in 0..bytes.len() {
         for bit in [1, 0x10, 0x80] {
             bytes[place] ^= bit;
-            assert!(PlanMessage::decode(&bytes, MAX_BYTES).is_err(), "{place}");
+            assert!(
+                PlanMessage::decode(&bytes, MAX_BYTES, &[]).is_err(),
+                "{place}"
+            );
             bytes[place] ^= bit;
         }
     }
@@ -62,7 +65,7 @@ async fn damage_under_a_right_checksum_never_panics() {
     for (place, bit) in document.chain(exprs) {
         let mut damaged = sent.clone();
         damaged[place] ^= bit;
-        let Ok(message) = PlanMessage::decode(&framed(&damaged), MAX_BYTES) else {
+        let Ok(message) = PlanMessage::decode(&framed(&damaged), MAX_BYTES, &[]) else {
             refused += 1;
             continue;
         };
@@ -155,7 +158,7 @@ fn lists_of_nodes_that_are_no_expression_are_refused() {
         metadata: None,
     };
     let column = column("x").encode_to_vec();
-    let read = |bytes: &[u8]| read_exprs(Reader(bytes));
+    let read = |bytes: &[u8]| read_exprs(Reader(bytes), &[]);
     assert_eq!(
         read(&single(1, &plain(), 0, &column)).unwrap(),
         [crate::rows::slot("x")]

@@ -55,7 +55,7 @@ async fn opened(message: &PlanMessage) -> Vec<Arc<dyn TableSource>> {
 
 /// Decodes a message, and compiles it over sources that are opened again.
 async fn received(bytes: &[u8]) -> Result<Compiled, WireError> {
-    let message = PlanMessage::decode(bytes, MAX_BYTES)?;
+    let message = PlanMessage::decode(bytes, MAX_BYTES, &[])?;
     let sources = opened(&message).await;
     message.compile(&sources)
 }

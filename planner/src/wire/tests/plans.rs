@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::internal_err;
-use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::{Expr, ScalarFunctionArgs};
 use forebay_udfs::{DeclaredFunction, RowFailure, declare};
 use serde_json::Value;
 
@@ -85,7 +85,7 @@ async fn a_cache_point_and_names_of_columns_arrive() {
     let mut writer = PlanWriter::new(&spec_of);
     writer.add(&plan).unwrap();
     assert!(writer.nodes[1].schema.is_none() && writer.nodes[2].schema.is_some());
-    let exprs = read_exprs(Reader(&writer.exprs)).unwrap();
+    let exprs = read_exprs(Reader(&writer.exprs), &[]).unwrap();
     let found = PlanReader::new(&writer.tables, exprs)
         .plan(writer.nodes)
         .unwrap();
@@ -96,7 +96,7 @@ async fn a_cache_point_and_names_of_columns_arrive() {
 #[tokio::test]
 async fn one_source_of_two_scans_is_opened_once() {
     let sent = compiled("SELECT a.id FROM t a JOIN t b ON a.id = b.id BATCH 2").await;
-    let message = PlanMessage::decode(&encoded(&sent), MAX_BYTES).unwrap();
+    let message = PlanMessage::decode(&encoded(&sent), MAX_BYTES, &[]).unwrap();
     let [source] = message.sources() else {
         panic!("{:?}", message.sources());
     };
@@ -118,9 +118,9 @@ async fn another_release_version_or_function_set_is_refused() {
     assert!(error.contains("format version 7"), "{error}");
     let other = changed(&bytes, |document| document["functions"] = "00".into());
     assert!(refusal(&other).await.contains("other functions"));
-    let error = PlanMessage::decode(&bytes, bytes.len() - 1).unwrap_err();
+    let error = PlanMessage::decode(&bytes, bytes.len() - 1, &[]).unwrap_err();
     assert!(matches!(error, WireError::TooLarge { .. }));
-    assert!(PlanMessage::decode(&bytes, bytes.len()).is_ok());
+    assert!(PlanMessage::decode(&bytes, bytes.len(), &[]).is_ok());
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn a_plan_with_another_meaning_or_choice_is_refused() {
 #[tokio::test]
 async fn a_source_with_other_columns_is_refused() {
     let sent = encoded(&compiled(PLAIN).await);
-    let message = PlanMessage::decode(&sent, MAX_BYTES).unwrap();
+    let message = PlanMessage::decode(&sent, MAX_BYTES, &[]).unwrap();
     let other = SourceSpec {
         format: Format::Csv,
         location: "cases".to_owned(),
@@ -195,19 +195,50 @@ impl DeclaredFunction for Host {
     }
 }
 
-#[tokio::test]
-async fn a_function_of_the_host_is_refused_by_name() {
-    let sent = compiled(PLAIN).await;
-    let expr = declare(Arc::new(Host)).call(vec![slot("id")]);
+/// Adds a column to a pipeline that calls `functions` in turn.
+fn calling(sent: &Compiled, functions: &[&Arc<dyn DeclaredFunction>]) -> Compiled {
+    let call = |of: Expr, function: &&Arc<dyn DeclaredFunction>| {
+        declare(Arc::clone(function)).call(vec![of])
+    };
     let exprs = vec![NamedExpr {
         name: "x".to_owned(),
-        expr,
+        expr: functions.iter().fold(slot("id"), call),
     }];
     let written = RowPlan::project(sent.written.clone(), exprs).unwrap();
-    let sent = Compiled::of_written(&sent.context, written, sent.clauses).unwrap();
-    let error = PlanMessage::encode(&sent, &spec_of).unwrap_err();
+    Compiled::of_written(&sent.context, written, sent.clauses.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn functions_of_the_host_are_sent_by_name() {
+    let host = || Arc::new(Host) as Arc<dyn DeclaredFunction>;
+    let (here, there) = (host(), host());
+    let sent = calling(&compiled(PLAIN).await, &[&here, &here]);
+    let functions = PlanMessage::host_functions(&sent).unwrap();
+    assert!(matches!(functions.as_slice(), [one] if Arc::ptr_eq(one, &here)));
+    let bytes = encoded(&sent);
+    let error = PlanMessage::decode(&bytes, MAX_BYTES, &[]).unwrap_err();
     assert!(
         matches!(&error, WireError::HostFunction(name) if name == "lab.noise"),
+        "{error}"
+    );
+    let message = PlanMessage::decode(&bytes, MAX_BYTES, &[Arc::clone(&there)]).unwrap();
+    let sources = opened(&message).await;
+    let received = message.compile(&sources).unwrap();
+    assert_eq!(received.semantic_hash, sent.semantic_hash);
+    let calls = received.written.host_calls();
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(|call| Arc::ptr_eq(call, &there)));
+}
+
+#[tokio::test]
+async fn functions_of_the_host_need_different_names() {
+    let sent = calling(
+        &compiled(PLAIN).await,
+        &[&(Arc::new(Host) as _), &(Arc::new(Host) as _)],
+    );
+    let error = PlanMessage::encode(&sent, &spec_of).unwrap_err();
+    assert!(
+        matches!(&error, WireError::SameName(name) if name == "lab.noise"),
         "{error}"
     );
 }

@@ -1,48 +1,31 @@
-//! The worker processes of a Python function: a queue of chunks, and one thread per process.
+//! The processes of a Python function, and one thread for each.
 //!
 //! All segments in flight put their chunks of rows into one queue, so every process is busy as long
-//! as any segment has rows to compute. No thread of this module needs the GIL.
+//! as any segment has rows to compute.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 
-use crate::udf_frame::{Answer, decode_answer, encode};
-use crate::udf_worker::{Pipes, Process, Spawn, ending, start};
+use crate::frame::{Answer, decode_answer, encode};
+use crate::process::{Pipes, Process, ending, start};
+use crate::queue::{CrewError, Queue, RowChunk, lock};
+use crate::settings::CrewSettings;
 
 /// The worker processes of a Python function. The processes live as long as a run needs the
 /// function.
 #[derive(Debug)]
 pub(crate) struct Crew {
     name: String,
-    spawn: Spawn,
+    settings: CrewSettings,
     queue: Mutex<Queue>,
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    chunks: VecDeque<RowChunk>,
-    processes: Vec<(Arc<Process>, bool)>,
-    closed: bool,
-    /// The reason why no further chunk will be computed; `None` as long as the crew works.
-    broken: Option<String>,
-}
-
-/// Rows to compute, and the channel for the answer.
-#[derive(Debug)]
-struct RowChunk {
-    index: usize,
-    rows: RecordBatch,
-    to: Sender<(usize, Result<Answer, String>)>,
-    /// True once no caller waits for the chunk's answer. Such a chunk is skipped.
-    dropped: Arc<AtomicBool>,
 }
 
 /// The reason why a process serves no further chunks. The flag is true if the process was lost,
@@ -50,11 +33,12 @@ struct RowChunk {
 struct Lost(bool, Option<RowChunk>);
 
 impl Crew {
-    /// Starts `number` processes, which are set up in parallel.
-    pub(crate) fn start(name: &str, number: usize, spawn: Spawn) -> Result<Arc<Self>, String> {
+    /// Starts the processes, which are set up in parallel.
+    pub(crate) fn start(name: &str, settings: CrewSettings) -> Result<Arc<Self>, CrewError> {
+        let number = settings.processes;
         let crew = Arc::new(Self {
             name: name.to_owned(),
-            spawn,
+            settings,
             queue: Mutex::default(),
             changed: Condvar::new(),
             threads: Mutex::default(),
@@ -66,9 +50,8 @@ impl Crew {
                 // Callers wait for the answers to queued chunks. So a thread that panics must
                 // report to the callers that no answers will come.
                 if catch_unwind(AssertUnwindSafe(|| own.serve())).is_err() {
-                    own.give_up(
-                        "a thread that hands rows to its worker processes panicked".to_owned(),
-                    );
+                    let why = "a thread that hands rows to its worker processes panicked";
+                    own.give_up(CrewError::Call(why.to_owned()));
                 }
             };
             #[expect(
@@ -80,7 +63,7 @@ impl Crew {
                 Ok(thread) => lock(&crew.threads).push(thread),
                 Err(error) => {
                     crew.close();
-                    return Err(format!("cannot start a thread: {error}"));
+                    return Err(CrewError::SetUp(format!("cannot start a thread: {error}")));
                 }
             }
         }
@@ -88,7 +71,7 @@ impl Crew {
     }
 
     /// Computes chunks of rows in parallel. Returns the answers in the order of the chunks.
-    pub(crate) fn compute(&self, chunks: Vec<RecordBatch>) -> Result<Vec<Answer>, String> {
+    pub(crate) fn compute(&self, chunks: Vec<RecordBatch>) -> Result<Vec<Answer>, CrewError> {
         let dropped = Arc::new(AtomicBool::new(false));
         let (to, from) = channel();
         let mut answers: Vec<Option<Answer>> = chunks.iter().map(|_| None).collect();
@@ -97,11 +80,13 @@ impl Crew {
             if let Some(why) = queue.why_not() {
                 return Err(why);
             }
+            queue.latest = Some(Instant::now());
             let chunks = chunks.into_iter().enumerate();
             queue.chunks.extend(chunks.map(|(index, rows)| RowChunk {
                 index,
                 rows,
                 to: to.clone(),
+                losses: 0,
                 dropped: Arc::clone(&dropped),
             }));
         }
@@ -119,14 +104,15 @@ impl Crew {
         let answers: Option<Vec<Answer>> = answers.into_iter().collect();
         answers.ok_or_else(|| {
             let why = lock(&self.queue).why_not();
-            why.unwrap_or_else(|| "its worker processes ended without an answer".to_owned())
+            let ended = || "its worker processes ended without an answer".to_owned();
+            why.unwrap_or_else(|| CrewError::Call(ended()))
         })
     }
 
-    /// True if no more answers will come, because a process could not be set up or a thread
-    /// panicked.
-    pub(crate) fn is_broken(&self) -> bool {
-        lock(&self.queue).broken.is_some()
+    /// The reason why no more answers will come: a process could not be set up, a thread panicked, or
+    /// the processes ended because no rows came.
+    pub(crate) fn broken(&self) -> Option<CrewError> {
+        lock(&self.queue).broken.clone()
     }
 
     /// Returns the ids of the worker processes.
@@ -184,19 +170,26 @@ impl Crew {
     /// Starts a process and passes chunks to it, `first` before the chunks of the queue, until the
     /// process ends. Returns the chunk that was lost with the process. Fails if the process cannot
     /// be started.
-    fn employ(&self, first: Option<RowChunk>) -> Result<Lost, String> {
+    fn employ(&self, first: Option<RowChunk>) -> Result<Lost, CrewError> {
         let fail = |first: Option<RowChunk>, why: String| {
+            let why = CrewError::SetUp(why);
             first.map(|chunk| chunk.to.send((chunk.index, Err(why.clone()))));
             Err(why)
         };
-        let (process, mut pipes) = match start(&self.spawn) {
-            Ok((process, pipes)) => (Arc::new(process), pipes),
-            Err(error) => {
-                let program = self.spawn.command[0].to_string_lossy();
-                let why = format!("cannot start a worker process ({program}): {error}");
-                return fail(first, why);
-            }
-        };
+        let (process, mut pipes) =
+            match start(&self.settings.command, self.settings.worker.is_some()) {
+                Ok((process, pipes)) => (Arc::new(process), pipes),
+                Err(error) => {
+                    let program = self
+                        .settings
+                        .command
+                        .first()
+                        .map(|name| name.to_string_lossy());
+                    let program = program.unwrap_or_default();
+                    let why = format!("cannot start a worker process ({program}): {error}");
+                    return fail(first, why);
+                }
+            };
         {
             let mut queue = lock(&self.queue);
             if queue.closed {
@@ -208,10 +201,12 @@ impl Crew {
             queue.processes.push((Arc::clone(&process), true));
         }
         let ready = pipes.greeted();
-        let worked = match ready.and_then(|()| pipes.ask(&self.spawn.payload)) {
+        let ready = ready.and_then(|()| pipes.ask(&self.settings.payload));
+        self.pass_on(&process, &mut pipes);
+        let worked = match ready {
             Ok(Ok(_)) => Ok(self.work(&process, &mut pipes, first)),
             Ok(Err(mistake)) => fail(first, mistake),
-            Err(_) => fail(first, self.lost(&process)),
+            Err(_) => fail(first, self.lost(&process).message()),
         };
         drop(pipes);
         process.end();
@@ -225,7 +220,7 @@ impl Crew {
     fn work(&self, process: &Process, pipes: &mut Pipes, first: Option<RowChunk>) -> Lost {
         let mut given = first;
         loop {
-            let chunk = match given.take() {
+            let mut chunk = match given.take() {
                 Some(chunk) => chunk,
                 None => match self.next(Some(process)) {
                     None => return Lost(false, None),
@@ -234,14 +229,25 @@ impl Crew {
                     Some(chunk) => chunk,
                 },
             };
+            let failed = |why: String| Err(CrewError::Call(why));
             let answer = match encode(&chunk.rows) {
-                Err(error) => Err(error.to_string()),
+                Err(error) => failed(error.to_string()),
                 Ok(request) => match pipes.ask(&request) {
-                    Ok(Ok(bytes)) => decode_answer(&bytes, &self.name).map_err(|e| e.to_string()),
-                    Ok(Err(mistake)) => Err(mistake),
-                    Err(_) => Err(self.lost(process)),
+                    Ok(Ok(bytes)) => {
+                        decode_answer(&bytes, &self.name).or_else(|e| failed(e.to_string()))
+                    }
+                    Ok(Err(mistake)) => failed(mistake),
+                    Err(_) => {
+                        let lost = self.lost(process);
+                        if self.is_tried_again(&mut chunk, &lost) {
+                            self.pass_on(process, pipes);
+                            return Lost(true, Some(chunk));
+                        }
+                        Err(lost)
+                    }
                 },
             };
+            self.pass_on(process, pipes);
             let is_lost = answer.is_err();
             // An error is ignored: sending fails if the caller no longer waits for the answer.
             let _ = chunk.to.send((chunk.index, answer));
@@ -249,6 +255,30 @@ impl Crew {
                 return Lost(true, None);
             }
         }
+    }
+
+    /// Passes on what a process has printed.
+    fn pass_on(&self, process: &Process, pipes: &mut Pipes) {
+        if let Some(rules) = &self.settings.worker {
+            rules.printed.add(&self.name, process.id, &pipes.printed());
+        }
+    }
+
+    /// Notes that a process was lost with `chunk`. Returns `true` if another process computes its rows
+    /// again.
+    fn is_tried_again(&self, chunk: &mut RowChunk, lost: &CrewError) -> bool {
+        let (Some(rules), CrewError::Call(why)) = (&self.settings.worker, lost) else {
+            return false;
+        };
+        let is_tried_again = chunk.losses < rules.retries;
+        let then = if is_tried_again {
+            "another process computes its rows again"
+        } else {
+            "its rows ended several processes, and are not computed again"
+        };
+        chunk.losses += 1;
+        rules.events.note(format!("{}: {why}; {then}", self.name));
+        is_tried_again
     }
 
     /// Waits for the next chunk that a caller still needs; returns `None` once the crew is closed
@@ -266,25 +296,44 @@ impl Crew {
                     return Some(chunk);
                 }
             }
-            let waited = self.changed.wait(queue);
-            queue = waited.unwrap_or_else(PoisonError::into_inner);
+            queue = self.wait(queue);
         }
     }
 
-    /// Returns the error message for a process that ended instead of answering.
-    fn lost(&self, process: &Process) -> String {
-        if lock(&self.queue).closed {
-            return ENDED.to_owned();
+    /// Waits for a change of the queue. The crew retires if no rows have come for long.
+    fn wait<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        let Some(idle) = self.settings.worker.as_ref().map(|rules| rules.idle) else {
+            let waited = self.changed.wait(queue);
+            return waited.unwrap_or_else(PoisonError::into_inner);
+        };
+        let since = queue
+            .latest
+            .map_or(Duration::ZERO, |latest| latest.elapsed());
+        if since >= idle && queue.processes.iter().all(|(_, busy)| !busy) {
+            queue.broken.get_or_insert(CrewError::Retired);
+            self.changed.notify_all();
+            return queue;
         }
-        format!(
+        // Where others are busy, their last one looks again.
+        let left = idle.saturating_sub(since).max(Duration::from_millis(100));
+        let waited = self.changed.wait_timeout(queue, left);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Returns the error for a process that ended instead of answering.
+    fn lost(&self, process: &Process) -> CrewError {
+        if lock(&self.queue).closed {
+            return CrewError::Ended;
+        }
+        CrewError::Call(format!(
             "its worker process {} {}",
             process.id,
             ending(process.end())
-        )
+        ))
     }
 
     /// Answers all queued chunks with the error `why`, and stops the crew's work.
-    fn give_up(&self, why: String) {
+    fn give_up(&self, why: CrewError) {
         let mut queue = lock(&self.queue);
         for chunk in queue.chunks.drain(..) {
             let _ = chunk.to.send((chunk.index, Err(why.clone())));
@@ -293,29 +342,4 @@ impl Crew {
         drop(queue);
         self.changed.notify_all();
     }
-}
-
-/// The error message of a call of a Python function after the run has ended.
-pub(crate) const ENDED: &str = "the run has ended";
-
-impl Queue {
-    fn why_not(&self) -> Option<String> {
-        if self.closed {
-            Some(ENDED.to_owned())
-        } else {
-            self.broken.clone()
-        }
-    }
-
-    fn mark(&mut self, process: Option<&Process>, busy: bool) {
-        let is_own = |p: &Process| process.is_some_and(|process| process.id == p.id);
-        let own = self.processes.iter_mut().find(|(p, _)| is_own(p));
-        if let Some((_, state)) = own {
-            *state = busy;
-        }
-    }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

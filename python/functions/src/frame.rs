@@ -23,17 +23,17 @@ const NOISE: u64 = 1 << 24;
 const FAILED: &str = "failed";
 
 /// The values that a function returned for some rows, and the failures of the rows that failed.
-pub(crate) type Answer = (ArrayRef, Vec<RowFailure>);
+pub type Answer = (ArrayRef, Vec<RowFailure>);
 
 /// Writes a frame: its length, then its bytes.
-pub(crate) fn write(to: &mut impl Write, frame: &[u8]) -> std::io::Result<()> {
+pub fn write(to: &mut impl Write, frame: &[u8]) -> std::io::Result<()> {
     to.write_all(&(frame.len() as u64).to_le_bytes())?;
     to.write_all(frame)?;
     to.flush()
 }
 
 /// Skips input up to the end of a worker's greeting.
-pub(crate) fn greeted(from: &mut impl BufRead) -> std::io::Result<()> {
+pub fn greeted(from: &mut impl BufRead) -> std::io::Result<()> {
     let mut last = [0; GREETING.len()];
     for byte in from.take(NOISE).bytes() {
         last.rotate_left(1);
@@ -46,8 +46,8 @@ pub(crate) fn greeted(from: &mut impl BufRead) -> std::io::Result<()> {
 }
 
 /// Reads a frame, and returns its bytes after the length. In an answer, the first byte is 0 if a
-/// result follows, and 1 if the message of a [`Fault`](crate::udf::Fault) follows.
-pub(crate) fn read(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
+/// result follows, and 1 if the message of a [`FunctionFault`](forebay_udfs::FunctionFault) follows.
+pub fn read(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
@@ -61,14 +61,14 @@ pub(crate) fn read(from: &mut impl Read) -> std::io::Result<Vec<u8>> {
 }
 
 /// Encodes a batch as an Arrow IPC stream.
-pub(crate) fn encode(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+pub fn encode(batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
     let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref())?;
     writer.write(batch)?;
     writer.into_inner()
 }
 
 /// Decodes a batch from an Arrow IPC stream.
-pub(crate) fn decode(bytes: &[u8]) -> Result<RecordBatch, ArrowError> {
+pub fn decode(bytes: &[u8]) -> Result<RecordBatch, ArrowError> {
     let mut batches = StreamReader::try_new(Cursor::new(bytes), None)?;
     match batches.next() {
         Some(batch) => batch,
@@ -79,7 +79,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<RecordBatch, ArrowError> {
 }
 
 /// Creates a batch of the arguments of a call.
-pub(crate) fn arguments(
+pub fn arguments(
     fields: &[FieldRef],
     columns: Vec<ArrayRef>,
     rows: usize,
@@ -101,7 +101,7 @@ pub(crate) fn arguments(
 }
 
 /// Encodes an answer as an Arrow IPC stream.
-pub(crate) fn encode_answer(value: &FieldRef, answer: Answer) -> Result<Vec<u8>, ArrowError> {
+pub fn encode_answer(value: &FieldRef, answer: Answer) -> Result<Vec<u8>, ArrowError> {
     let (values, failed) = answer;
     let failed: Vec<_> = failed.iter().map(|f| (f.row, &f.cause)).collect();
     let failed = serde_json::to_string(&failed).map_err(|e| ArrowError::IpcError(e.to_string()))?;
@@ -111,7 +111,7 @@ pub(crate) fn encode_answer(value: &FieldRef, answer: Answer) -> Result<Vec<u8>,
 }
 
 /// Decodes an answer. `operator` is the name of the function, which the returned failures contain.
-pub(crate) fn decode_answer(bytes: &[u8], operator: &str) -> Result<Answer, ArrowError> {
+pub fn decode_answer(bytes: &[u8], operator: &str) -> Result<Answer, ArrowError> {
     let batch = decode(bytes)?;
     let failed = batch.schema_ref().metadata().get(FAILED);
     let failed: Vec<(usize, String)> = failed

@@ -1,4 +1,4 @@
-//! A worker process of a Python function, and the pipes to it.
+//! A process that computes a Python function, and the pipes to it.
 
 use std::ffi::OsString;
 use std::io::{self, BufReader};
@@ -7,32 +7,27 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::udf_frame as frame;
+use crate::frame;
+use crate::printed::PrintedFile;
 
-/// Time that a worker process has to end by itself when it is no longer needed. After this time,
-/// the process is killed.
+/// Time that a process has to end by itself when it is no longer needed. After this time, the
+/// process is killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// Interval between two checks of whether a worker process has ended.
+/// Interval between two checks of whether a process has ended.
 const ASK: Duration = Duration::from_millis(2);
+/// Environment variable with the secret of a cluster, which functions have no business with.
+const SECRET: &str = "FOREBAY_CLUSTER_TOKEN";
 
-/// The command that starts a worker process, and the function to send to it.
-#[derive(Debug, Clone)]
-pub(crate) struct Spawn {
-    /// The interpreter, followed by its arguments.
-    pub(crate) command: Vec<OsString>,
-    /// The pickled function.
-    pub(crate) payload: Vec<u8>,
-}
-
-/// This process's ends of the pipes to a worker.
+/// This process's ends of the pipes to a process.
 #[derive(Debug)]
 pub(crate) struct Pipes {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
+    printed: Option<PrintedFile>,
 }
 
-/// A worker process. Its parent, this process, always waits for the worker's end, so that the
-/// worker does not remain as a zombie.
+/// A process that computes a function. Its parent, this process, always waits for its end, so that
+/// it does not remain as a zombie.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// Id of the process.
@@ -40,13 +35,20 @@ pub(crate) struct Process {
     child: Mutex<Child>,
 }
 
-/// Starts a process: a new interpreter, never a fork of this one.
-pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
-    let mut command = Command::new(&spawn.command[0]);
-    command.args(&spawn.command[1..]);
+/// Starts a process: a new interpreter, never a fork of this process. With `is_caught`, what it prints
+/// is taken by [`Pipes::printed`].
+pub(crate) fn start(command: &[OsString], is_caught: bool) -> io::Result<(Process, Pipes)> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(io::Error::other("it has no command"));
+    };
+    let printed = is_caught.then(PrintedFile::create).transpose()?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove(SECRET);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // A worker in a separate process group does not receive Ctrl-C. This process ends the worker
-    // instead.
+    if let Some(printed) = &printed {
+        command.stderr(printed.writer()?);
+    }
+    // A process in a separate process group does not receive Ctrl-C. This process ends it instead.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn()?;
@@ -61,6 +63,7 @@ pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
             Pipes {
                 to,
                 from: BufReader::new(from),
+                printed,
             },
         )),
         None => {
@@ -71,14 +74,14 @@ pub(crate) fn start(spawn: &Spawn) -> io::Result<(Process, Pipes)> {
 }
 
 impl Pipes {
-    /// Waits until the worker has sent its greeting. After the greeting, the worker reads and
+    /// Waits until the process has sent its greeting. After the greeting, the process reads and
     /// writes frames.
     pub(crate) fn greeted(&mut self) -> io::Result<()> {
         frame::greeted(&mut self.from)
     }
 
-    /// Sends a frame and waits for the answer: the bytes of a result, or the message of a
-    /// [`Fault`](crate::udf::Fault).
+    /// Sends a frame and waits for the answer: the bytes of a result, or the message of an error
+    /// that does not belong to a row.
     pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Result<Vec<u8>, String>> {
         frame::write(&mut self.to, request)?;
         let mut answer = frame::read(&mut self.from)?;
@@ -89,6 +92,12 @@ impl Pipes {
             0 => Ok(answer),
             _ => Err(String::from_utf8_lossy(&answer).into_owned()),
         })
+    }
+
+    /// Takes the text that the process has printed since the last call; empty if it is not caught.
+    pub(crate) fn printed(&mut self) -> String {
+        let printed = self.printed.as_mut().map(PrintedFile::take);
+        printed.transpose().ok().flatten().unwrap_or_default()
     }
 }
 
