@@ -58,7 +58,7 @@ pub struct OpenJob {
     pub(crate) memory_limit: Option<u64>,
     /// The context in which segments are read and computed.
     pub(crate) segments: SegmentContext,
-    windows: WindowCache,
+    pub(crate) windows: WindowCache,
     /// Windows that named segments use.
     pub(super) orders: OrderCache,
 }

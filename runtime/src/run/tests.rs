@@ -91,6 +91,27 @@ async fn runs_of_a_job_share_its_windows() {
     }
 }
 
+/// A client of a cluster names the windows of a very long stream, and stages none.
+#[tokio::test]
+async fn windows_without_rows_are_not_kept() {
+    let (_folder, file) = table();
+    let sql = format!("SELECT id FROM csv('{file}') AS t SHUFFLE WITHIN 10 ROWS");
+    let compiled = compiled(&sql, "t.csv", &Arc::default()).await;
+    let job = OpenJob::open(&compiled, &JobConfig::default(), &Stores::default()).await;
+    let job = job.unwrap();
+    let window = |epoch| {
+        let windows = job.passes.windows(0, (epoch, 0));
+        job.window(0, (epoch, 0), (0, &windows[0]))
+    };
+    let in_use = window(0);
+    for epoch in 1..100 {
+        drop(window(epoch));
+    }
+    // The one in use, the last one, and the one before, which was in use when the last one came.
+    assert!(job.windows.held() <= 3, "{}", job.windows.held());
+    assert!(Arc::ptr_eq(&in_use.window, &window(0).window));
+}
+
 /// Opens the table of [`table`] as a job with windows of a few rows.
 async fn job(file: &str) -> Arc<OpenJob> {
     let sql = format!("SELECT id FROM csv('{file}') AS t SHUFFLE WITHIN 9 ROWS BATCH 7");

@@ -120,9 +120,9 @@ impl LazyWindow {
 
 /// Cache of the staged windows of a job, which the job's runs share.
 ///
-/// A window stays in the cache while a run uses the window. Of the unused windows, the most
-/// recently used ones stay, up to `limit` bytes in total. A window that contains all rows of an
-/// input always stays, because every pass over the input reads it.
+/// A window stays in the cache while a run uses the window. Of the unused windows that hold staged
+/// rows, the most recently used ones stay, up to `limit` bytes in total. A window that contains all
+/// rows of an input always stays, because every pass over the input reads it.
 #[derive(Debug)]
 pub(crate) struct WindowCache {
     limit: u64,
@@ -164,8 +164,19 @@ impl WindowCache {
     }
 }
 
+#[cfg(test)]
+impl WindowCache {
+    /// Returns the number of windows that the cache holds.
+    pub(crate) fn held(&self) -> usize {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.recent.len()
+    }
+}
+
 impl WindowCacheState {
-    /// Drops the least recently used windows until the remaining ones take at most `limit` bytes.
+    /// Drops the unused windows without rows, of which a client that computes nothing makes very
+    /// many. Then drops the least recently used windows until the remaining ones take at most
+    /// `limit` bytes.
     fn evict(&mut self, limit: u64) {
         let mut bytes = 0_u64;
         let mut kept: Vec<_> = { self.recent.drain(..).rev() }
@@ -174,8 +185,10 @@ impl WindowCacheState {
                 if matches!(name, WindowName::Whole { .. }) {
                     return true;
                 }
-                bytes = bytes.saturating_add(window.reserved_bytes());
-                *nth == 0 || bytes <= limit
+                let of_window = window.reserved_bytes();
+                bytes = bytes.saturating_add(of_window);
+                let is_worth = of_window > 0 || Arc::strong_count(window) > 1;
+                *nth == 0 || is_worth && bytes <= limit
             })
             .map(|(_, entry)| entry)
             .collect();
