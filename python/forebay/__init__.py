@@ -37,6 +37,7 @@ from .expr import Expr, col, lit, sql_expr
 from .iterator import BatchIterator, Failure, Stats
 from .look import Explanation, Preview
 from .pipeline import Pipeline
+from .ray_cluster import RayCluster, ray
 from .read import images, mix, read_arrow, read_avro, read_csv, read_json, read_parquet, read_webdataset, sql
 from .schema import Field, Schema
 from .udf import udf
@@ -60,6 +61,7 @@ __all__ = [
     "Pipeline",
     "PlanError",
     "Preview",
+    "RayCluster",
     "ResumeError",
     "Schema",
     "SourceError",
@@ -71,6 +73,7 @@ __all__ = [
     "images",
     "lit",
     "mix",
+    "ray",
     "read_arrow",
     "read_avro",
     "read_csv",

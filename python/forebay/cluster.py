@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from . import _forebay
+from .ray_cluster import RayCluster
 
 if TYPE_CHECKING:
     from .settings import ClusterAccess
@@ -44,6 +45,9 @@ class Cluster:
         status: dict[str, Any] = json.loads(self._engine().status())
         return status
 
+    def __str__(self) -> str:
+        return self.address
+
     def _engine(self) -> _forebay.Cluster:
         """Returns this process's client of the cluster. Its connections are made when it is first used."""
         key = (os.getpid(), self)
@@ -56,12 +60,13 @@ class Cluster:
 _ENGINES: dict[tuple[int, Cluster], _forebay.Cluster] = {}
 
 
-def on(cluster: str | Cluster | None, access: ClusterAccess) -> Cluster | None:
+def on(cluster: str | Cluster | RayCluster | None, access: ClusterAccess) -> Cluster | RayCluster | None:
     """Returns the cluster that the arguments of `Pipeline.cluster` describe."""
     if isinstance(cluster, str):
         return Cluster(cluster, **access)
-    if cluster is not None and not isinstance(cluster, Cluster):
-        raise TypeError(f'cluster must be an address such as "node1:7100", or a forebay.Cluster, found {cluster!r}')
+    if cluster is not None and not isinstance(cluster, (Cluster, RayCluster)):
+        wanted = 'an address such as "node1:7100", a forebay.Cluster, or forebay.ray(..)'
+        raise TypeError(f"cluster must be {wanted}, found {cluster!r}")
     if access:
         raise TypeError(f"{', '.join(access)}: give the access to a cluster with its address, or to forebay.Cluster(..)")
     return cluster

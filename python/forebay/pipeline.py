@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _forebay
 from .batch import Batch
 from .cluster import Cluster, on
+from .ray_cluster import RayCluster
 from .convert import RAISE
 from .dataset import NumpyDataset
 from .describe import option, source_text, step_text
@@ -47,7 +48,7 @@ class Pipeline:
         self,
         source: tuple[Any, ...],
         steps: tuple[tuple[Any, ...], ...] = (),
-        cluster: Cluster | None = None,
+        cluster: Cluster | RayCluster | None = None,
     ) -> None:
         self._source = source
         self._steps = steps
@@ -247,7 +248,7 @@ class Pipeline:
 
     # Machines
 
-    def cluster(self, cluster: str | Cluster | None, **access: Unpack[ClusterAccess]) -> Pipeline:
+    def cluster(self, cluster: str | Cluster | RayCluster | None, **access: Unpack[ClusterAccess]) -> Pipeline:
         """Has the workers of a cluster read the data and compute the rows: `cluster("node1:7100")`.
 
         The stream, its states and its errors are those of a run in this process, which only makes the batches. This
@@ -257,7 +258,8 @@ class Pipeline:
         Python functions run on workers that were started with `--allow-python`. Their code is sent there.
 
         Args:
-            cluster: Host and port of the scheduler, or a `forebay.Cluster`. None to use this process alone.
+            cluster: Host and port of the scheduler, or a `forebay.Cluster`; or actors of Ray, as `forebay.ray` describes
+                them. None to use this process alone.
             **access: The access to the cluster, as for `forebay.Cluster`.
         """
         return Pipeline(self._source, self._steps, on(cluster, access))
@@ -346,8 +348,8 @@ class Pipeline:
             turns: Stride between delivered batches. `turns` runs with the values 0, 1, .. of `turn` together deliver
                 the batches of one run, and each batch is computed by only one of them. The workers of a `DataLoader`
                 are such runs.
-            cluster: The cluster that computes the rows: host and port of its scheduler, or a `forebay.Cluster`. See
-                `cluster(..)`.
+            cluster: The cluster that computes the rows: host and port of its scheduler, a `forebay.Cluster`, or
+                `forebay.ray(..)`. See `cluster(..)`.
 
         Raises:
             ResumeError: `resume` belongs to another stream.
@@ -449,7 +451,7 @@ class Pipeline:
     def __repr__(self) -> str:
         lines = [source_text(self._source), *("  ." + step_text(step) for step in self._steps)]
         if self._cluster is not None:
-            lines.append(f"  .cluster({self._cluster.address!r})")
+            lines.append(f"  .cluster({str(self._cluster)!r})")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

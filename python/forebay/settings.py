@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     from .cluster import Cluster
+    from .ray_cluster import RayCluster
 
 __all__ = ["ClusterAccess", "DatasetSettings", "RankSettings", "RunSettings"]
 
@@ -35,7 +36,7 @@ class DatasetSettings(TypedDict, total=False):
     plan: str | None
     segment_rows: int | None
     uneven: Literal["pad", "drop", "keep"] | None
-    cluster: str | Cluster | None
+    cluster: str | Cluster | RayCluster | None
 
 
 class RankSettings(DatasetSettings, total=False):

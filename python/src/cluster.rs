@@ -1,4 +1,4 @@
-//! A client of a cluster.
+//! Clients of clusters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,13 +10,21 @@ use pyo3::prelude::*;
 
 use crate::error;
 use crate::process::OfProcess;
+use crate::ray_engine::RayEngine;
 use crate::wait::wait;
 
 /// This process's client of a cluster. It connects when it is first used.
 #[pyclass(frozen, module = "forebay._forebay")]
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    client: OfProcess<(BallistaEngine, Workers)>,
+    client: OfProcess<Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    workers: Workers,
+    /// The engine of the cluster; `None` for actors of Ray.
+    ballista: Option<BallistaEngine>,
 }
 
 #[pymethods]
@@ -43,13 +51,31 @@ impl Cluster {
         let engine = engine.map_err(|error| error::config(py, error.to_string()))?;
         let workers = Workers::new(Arc::new(engine.clone()), WindowSettings::default());
         Ok(Self {
-            client: OfProcess::new((engine, workers)),
+            client: OfProcess::new(Client {
+                workers,
+                ballista: Some(engine),
+            }),
         })
+    }
+
+    /// Creates the client of actors of Ray.
+    #[staticmethod]
+    fn of_ray(actors: Py<PyAny>) -> Self {
+        let engine = Arc::new(RayEngine::new(actors));
+        Self {
+            client: OfProcess::new(Client {
+                workers: Workers::new(engine, WindowSettings::default()),
+                ballista: None,
+            }),
+        }
     }
 
     /// Returns the status of the cluster, as JSON.
     fn status(&self, py: Python<'_>) -> PyResult<String> {
-        let (engine, _) = self.client(py)?;
+        let Some(engine) = &self.client(py)?.ballista else {
+            let why = "Ray shows the state of its actors: ray status, ray list actors";
+            return Err(error::config(py, why));
+        };
         let status = wait(py, engine.status())?;
         let status = status.map_err(|error| error::config(py, error.to_string()))?;
         serde_json::to_string(&status).map_err(|error| error::config(py, error.to_string()))
@@ -59,10 +85,10 @@ impl Cluster {
 impl Cluster {
     /// Returns the cluster, for sessions of this process.
     pub(crate) fn workers(&self, py: Python<'_>) -> PyResult<Workers> {
-        Ok(self.client(py)?.1.clone())
+        Ok(self.client(py)?.workers.clone())
     }
 
-    fn client(&self, py: Python<'_>) -> PyResult<&(BallistaEngine, Workers)> {
+    fn client(&self, py: Python<'_>) -> PyResult<&Client> {
         let why = "this client of a cluster belongs to the parent process";
         self.client.get().ok_or_else(|| error::config(py, why))
     }

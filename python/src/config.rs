@@ -91,7 +91,7 @@ fn whole(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> 
 }
 
 /// Reads a size: a number of bytes, or a text such as `"2GiB"`.
-fn bytes(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+pub(crate) fn bytes(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<u64> {
     match value.cast::<PyString>() {
         Ok(text) => parse_bytes(text.to_str()?).map_err(|why| error::config(py, why)),
         Err(_) => whole(py, "memory_limit", value),

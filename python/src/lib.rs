@@ -18,6 +18,9 @@ mod memory;
 mod options;
 mod plan;
 mod process;
+mod ray_engine;
+mod ray_rows;
+mod ray_worker;
 mod run;
 mod runtime;
 mod share;
@@ -44,6 +47,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<column::RawColumn>()?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<plan::Plan>()?;
+    module.add_class::<ray_worker::RayWorker>()?;
     module.add_class::<run::Run>()?;
     module.add_class::<udf_class::Function>()?;
     module.add_function(wrap_pyfunction!(config::check_settings, module)?)?;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
 
 use crate::process::OfProcess;
 
@@ -41,4 +42,27 @@ pub(crate) fn shutdown(py: Python<'_>) {
     if let Some(runtime) = owned.and_then(OfProcess::take) {
         py.detach(|| runtime.shutdown_background());
     }
+}
+
+/// Starts a call of Python on a thread that may wait for the GIL. The caller must check how the call
+/// ended.
+#[must_use]
+pub(crate) fn start<T: Send + 'static>(
+    runtime: &Handle,
+    call: impl FnOnce(Python<'_>) -> PyResult<T> + Send + 'static,
+) -> JoinHandle<PyResult<T>> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place of this crate that starts such calls"
+    )]
+    runtime.spawn_blocking(|| Python::attach(call))
+}
+
+/// Calls Python on a thread that may wait for the GIL.
+pub(crate) async fn blocking<T: Send + 'static>(
+    call: impl FnOnce(Python<'_>) -> PyResult<T> + Send + 'static,
+) -> PyResult<T> {
+    start(&Handle::current(), call)
+        .await
+        .unwrap_or_else(|lost| Err(PyRuntimeError::new_err(lost.to_string())))
 }

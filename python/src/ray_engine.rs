@@ -1,0 +1,200 @@
+//! Leases on the actors of a Ray cluster.
+//!
+//! `python/forebay/ray_actors.py` starts the actors and passes leases to them.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay::forebay_cluster::engine::{
+    BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId,
+};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::ray_rows::decode;
+use crate::runtime;
+
+/// Time between two looks at the actors, while a lease has no result.
+const WORKERS_PERIOD: Duration = Duration::from_secs(1);
+
+/// Carries leases to actors of Ray.
+#[derive(Clone)]
+pub(crate) struct RayEngine {
+    /// The object of class `ray_actors.Actors`.
+    actors: Arc<Py<PyAny>>,
+}
+
+impl RayEngine {
+    pub(crate) fn new(actors: Py<PyAny>) -> Self {
+        Self {
+            actors: Arc::new(actors),
+        }
+    }
+
+    /// Calls a method of the actors' object on a thread that may wait for the GIL.
+    async fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let actors = Arc::clone(&self.actors);
+        let called = runtime::blocking(move |py| call(actors.bind(py))).await;
+        called.map_err(|error| EngineError::Unavailable {
+            cause: format!("Ray: {error}"),
+        })
+    }
+
+    async fn computed(self, lease: LeaseRequest) -> Result<LeaseOutput, EngineError> {
+        let (sender, mut receiver) = oneshot::channel();
+        let outcome = RayOutcome(Mutex::new(Some(sender)));
+        let number = self.call(move |actors| {
+            let payload = PyBytes::new(actors.py(), &lease.payload);
+            let avoid: Vec<String> = lease.avoid.into_iter().map(|worker| worker.0).collect();
+            let arguments = (payload, lease.affinity, lease.order, avoid, outcome);
+            actors.call_method1("submit", arguments)?.extract()
+        });
+        let _cancel = CancelOnDrop {
+            number: number.await?,
+            actors: Arc::clone(&self.actors),
+        };
+        let outcome = loop {
+            match timeout(WORKERS_PERIOD, &mut receiver).await {
+                Ok(outcome) => break outcome,
+                // A lease that waits for an actor fails if none ever starts.
+                Err(_) => drop(self.workers().await?),
+            }
+        };
+        let computed = outcome.map_err(|_| EngineError::Unavailable {
+            cause: "Ray dropped the lease".to_owned(),
+        })??;
+        let malformed = |error: &dyn fmt::Display| EngineError::Refused {
+            cause: format!(
+                "the result of worker {} is malformed: {error}",
+                computed.worker
+            ),
+        };
+        let batches = decode(Bytes::from_owner(computed.rows));
+        Ok(LeaseOutput {
+            batches: batches.map_err(|error| malformed(&error))?,
+            worker: WorkerId(computed.worker),
+            summary: computed.summary.into(),
+        })
+    }
+}
+
+impl fmt::Debug for RayEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RayEngine")
+    }
+}
+
+#[async_trait]
+impl LeaseEngine for RayEngine {
+    async fn put(&self, blob: Bytes) -> Result<BlobHash, EngineError> {
+        let hash = BlobHash::of(&blob);
+        self.call(move |actors| {
+            let blob = PyBytes::new(actors.py(), &blob);
+            actors
+                .call_method1("put", (hash.to_string(), blob))
+                .map(drop)
+        })
+        .await?;
+        Ok(hash)
+    }
+
+    fn submit(&self, lease: LeaseRequest) -> BoxFuture<'static, Result<LeaseOutput, EngineError>> {
+        self.clone().computed(lease).boxed()
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerId>, EngineError> {
+        let workers = self.call(|actors| actors.call_method0("workers")?.extract());
+        let workers: Vec<String> = workers.await?;
+        Ok(workers.into_iter().map(WorkerId).collect())
+    }
+}
+
+/// The result of a lease, as an actor returned it.
+struct Computed {
+    worker: String,
+    summary: Vec<u8>,
+    rows: PyBackedBytes,
+}
+
+/// Takes the outcome of one lease. The first call counts.
+#[pyclass(frozen, module = "forebay._forebay")]
+struct RayOutcome(Mutex<Option<oneshot::Sender<Result<Computed, EngineError>>>>);
+
+#[pymethods]
+impl RayOutcome {
+    /// Takes the summary and the encoded rows that `worker` computed.
+    fn computed(&self, worker: String, summary: Vec<u8>, rows: PyBackedBytes) {
+        self.send(Ok(Computed {
+            worker,
+            summary,
+            rows,
+        }));
+    }
+
+    /// Notes that `worker` cannot compute the lease, and that others may.
+    fn unfit(&self, worker: String, cause: String) {
+        let worker = WorkerId(worker);
+        self.send(Err(EngineError::WorkerUnfit { worker, cause }));
+    }
+
+    /// Notes that `worker` ended before its result was there.
+    fn lost(&self, worker: String, cause: String) {
+        let worker = Some(WorkerId(worker));
+        self.send(Err(EngineError::WorkerLost { worker, cause }));
+    }
+
+    /// Notes that no worker can be had now.
+    fn unavailable(&self, cause: String) {
+        self.send(Err(EngineError::Unavailable { cause }));
+    }
+
+    /// Notes that no worker will ever be had.
+    fn refused(&self, cause: String) {
+        self.send(Err(EngineError::Refused { cause }));
+    }
+}
+
+impl RayOutcome {
+    fn send(&self, outcome: Result<Computed, EngineError>) {
+        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = sender.take() {
+            // Nobody waits for a lease that was cancelled.
+            let _ = sender.send(outcome);
+        }
+    }
+}
+
+/// Cancels a lease that nobody waits for any more.
+struct CancelOnDrop {
+    number: u64,
+    actors: Arc<Py<PyAny>>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        let (number, actors) = (self.number, Arc::clone(&self.actors));
+        // A future may be dropped by a thread that must not wait for the GIL.
+        if let Ok(runtime) = Handle::try_current() {
+            let cancelled = runtime::start(&runtime, move |py| {
+                let cancelled = actors.call_method1(py, "cancel", (number,));
+                cancelled.map(drop).inspect_err(|error| {
+                    log::debug!("a lease goes on although nobody waits for it: {error}");
+                })
+            });
+            // Nobody can act on an error.
+            drop(cancelled);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+"""Pipelines whose rows are computed by actors of Ray: the same batches, states and errors as in this process."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+
+import pytest
+
+import forebay as fb
+from forebay import col, fn
+from forebay.ray_actors import Actors
+from forebay.ray_cluster import _STARTED
+from test_cluster import contents, pictures, stream
+
+ray = pytest.importorskip("ray")
+
+#: Two actors, of which each computes one lease at a time on half a core, so that they fit on one core.
+TWO = fb.ray(num_workers=2, num_cpus=0.5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def local_ray(tmp_path_factory):
+    """A Ray cluster in processes of this machine."""
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    folder = tmp_path_factory.mktemp("ray")
+    options = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 200 << 20}
+    ray.init(**options, log_to_driver=False, configure_logging=False, _temp_dir=str(folder)[:60])
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def actors(local_ray):
+    """A description of two actors that no other test uses."""
+    described = fb.ray(num_workers=2, num_cpus=0.25, threads=1)
+    yield described
+    described.stop()
+
+
+def started(cluster) -> Actors:
+    return _STARTED[os.getpid(), cluster][1]
+
+
+def process_of(actors: Actors, index: int) -> int:
+    """Returns the id of an actor's process."""
+    return ray.get(actors._places[index].handle.__ray_call__.remote(lambda _: os.getpid()))
+
+
+def test_actors_yield_the_batches_of_this_process(table, photos):
+    for pipeline in (stream(table), pictures(photos)):
+        expected = contents(pipeline.run(epochs=2))
+        assert len(expected) > 8
+        assert contents(pipeline.cluster(TWO).run(epochs=2)) == expected
+        assert contents(pipeline.run(epochs=2, cluster=TWO)) == expected
+    assert len(started(TWO).workers()) == 2
+
+
+def test_states_go_from_process_to_actors_and_back(table):
+    pipeline = stream(table)
+    expected, got, state = contents(pipeline), [], None
+    for place in (TWO, None, TWO):
+        batches = pipeline.run(resume=state, cluster=place)
+        got += contents(next(batches) for _ in range(2))
+        state = batches.state_dict()
+        batches.close()
+    got += contents(pipeline.cluster(TWO).run(resume=state))
+    assert got == expected
+
+
+def test_questions_about_a_pipeline_go_to_actors(table):
+    there = stream(table).cluster(TWO)
+    assert there.schema == stream(table).schema
+    assert there.steps(world=2) == stream(table).steps(world=2)
+    assert "Measured" in there.explain(analyze=True)
+
+
+def test_a_killed_actor_changes_nothing(photos, actors):
+    pipeline = pictures(photos)
+    expected = contents(pipeline.run(epochs=6))
+    batches = pipeline.run(epochs=6, cluster=actors)
+    got = contents(next(batches) for _ in range(3))
+    os.kill(process_of(started(actors), 0), signal.SIGKILL)
+    got += contents(batches)
+    assert got == expected
+
+
+def test_actors_that_died_for_good_are_replaced_by_others(table, actors):
+    expected = contents(stream(table))
+    assert contents(stream(table).cluster(actors)) == expected
+    ray.kill(started(actors)._places[0].handle)
+    assert contents(stream(table).cluster(actors)) == expected
+    assert contents(stream(table).cluster(actors)) == expected
+
+
+def test_actors_that_lost_a_job_get_it_again(table, actors):
+    expected = contents(stream(table))
+    assert contents(stream(table).cluster(actors)) == expected
+    # A restarted actor has no jobs and no blobs, also where no lease noticed the restart.
+    for place in started(actors)._places:
+        ray.get(place.handle.__ray_call__.remote(lambda actor: actor.__init__(1, None, [])))
+    assert contents(stream(table).cluster(actors)) == expected
+
+
+def test_failed_rows_are_those_of_this_process(tmp_path):
+    (tmp_path / "t.csv").write_text("n\n1\ntwo\n3\n")
+    pipeline = fb.read_csv(tmp_path / "t.csv").select(n=col("n").cast("int64")).batch(1)
+    errors = []
+    for place in (None, TWO):
+        with pytest.raises(fb.DataError) as caught:
+            list(pipeline.run(cluster=place))
+        run = pipeline.options(on_error="skip").run(cluster=place)
+        assert [batch["n"].numpy().tolist() for batch in run] == [[1], [], [3]]
+        errors.append((str(caught.value), caught.value.row, caught.value.column, run.stats().failures))
+    assert errors[0] == errors[1]
+
+
+def test_a_run_that_is_closed_cancels_its_leases(photos, actors):
+    pixels = fn.gaussian_blur(fn.resize(fn.decode_image(col("image")), 256, 256), 51, 10)
+    slow = fb.images(photos).select(pixels=pixels).batch(4).repeat()
+    batches = slow.run(cluster=actors)
+    next(batches)
+    batches.close()
+    # The actors are free for others.
+    assert contents(pictures(photos).cluster(actors)) == contents(pictures(photos))
+
+
+class Scaler:
+    """A function whose set-up is done once in a process."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, id):
+        return id * self.factor
+
+
+def test_functions_run_in_actors(table, actors):
+    doubled = fb.udf(lambda id: id * 2, returns="int64", name="doubled", deterministic=True)
+    scaled = fb.udf(Scaler, returns="int64", deterministic=True)(3)
+    columns = {"a": doubled(col("id")), "b": scaled(col("id"))}
+    pipeline = fb.read_parquet(table).select("id", **columns).shuffle(100, seed=2).batch(32)
+    expected = contents(pipeline)
+    batches = pipeline.run(cluster=actors)
+    got = contents(next(batches) for _ in range(2))
+    os.kill(process_of(started(actors), 1), signal.SIGKILL)
+    got += contents(batches)
+    assert got == expected
+
+
+def test_folders_have_other_names_on_the_nodes(table, tmp_path):
+    (tmp_path / "here").symlink_to(table.parent)
+    renamed = fb.ray(num_workers=1, num_cpus=0.25, data={"/data/of/the/client": str(tmp_path / "here")})
+    try:
+        there = fb.read_parquet(f"/data/of/the/client/{table.name}").select("id").batch(100)
+        found = [batch["id"].numpy().tolist() for batch in there.run(cluster=renamed)]
+    finally:
+        renamed.stop()
+    assert found == [batch["id"].numpy().tolist() for batch in fb.read_parquet(table).select("id").batch(100)]
+
+
+def test_actors_that_cannot_start_are_reported(table, monkeypatch):
+    monkeypatch.setattr("forebay.ray_actors.START_SECONDS", 0)
+    impossible = fb.ray(num_workers=1, resources={"no_such_node": 1})
+    try:
+        with pytest.raises(fb.Error, match="no actor has started for 0 s: each needs .*'no_such_node': 1"):
+            list(stream(table).run(cluster=impossible))
+    finally:
+        impossible.stop()
+
+
+def run_in_child(pipeline, out):
+    try:
+        list(pipeline)
+        out.put("ran")
+    except fb.ConfigError as error:
+        out.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_process_is_told_what_to_do(table, method):
+    context = multiprocessing.get_context(method)
+    out = context.Queue()
+    child = context.Process(target=run_in_child, args=(stream(table).cluster(TWO), out))
+    child.start()
+    assert "num_workers=0" in out.get(timeout=60)
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def test_a_description_starts_nothing_and_is_pickled(table):
+    described = fb.ray(num_workers=3, resources={"gpu_node": 0.5}, data={"/a": "/b"})
+    assert pickle.loads(pickle.dumps(described)) == described
+    assert (os.getpid(), described) not in _STARTED
+    assert repr(stream(table).cluster(described)).endswith(".cluster('ray(3 workers)')")
+    with pytest.raises(ValueError, match="num_workers must be at least 1"):
+        fb.ray(num_workers=0)
+
+
+def test_torch_loaders_read_from_actors(table):
+    torch = pytest.importorskip("torch")
+    pipeline = stream(table)
+    expected = [batch["id"].tolist() for batch in pipeline.torch()]
+    loader = torch.utils.data.DataLoader(pipeline.torch(cluster=TWO), batch_size=None)
+    assert [batch["id"].tolist() for batch in loader] == expected
