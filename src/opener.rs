@@ -9,7 +9,7 @@ use forebay_runtime::run::{CacheFacts, JobRun, RunConfig, planned_cache};
 /// Opens compiled pipelines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobOpener {
-    /// The object stores that caches may use.
+    /// The stores of caches.
     pub(crate) stores: Stores,
     /// The cluster that computes rows; `None` if this process computes them.
     #[cfg(feature = "cluster-client")]
@@ -17,6 +17,15 @@ pub(crate) struct JobOpener {
 }
 
 impl JobOpener {
+    /// Creates an opener whose jobs run in this process, with caches in `stores`.
+    pub(crate) const fn new(stores: Stores) -> Self {
+        Self {
+            stores,
+            #[cfg(feature = "cluster-client")]
+            cluster: None,
+        }
+    }
+
     /// Opens `compiled`.
     ///
     /// # Errors
@@ -42,7 +51,7 @@ impl JobOpener {
         let Some(dir) = planned_cache(clauses) else {
             return Ok(CacheFacts::default());
         };
-        #[cfg(feature = "cluster")]
+        #[cfg(feature = "cluster-client")]
         if let Some(cluster) = &self.cluster {
             return cluster.cache_facts(dir).await;
         }

@@ -21,7 +21,9 @@ use forebay_planner::rows::lower::lower;
 use forebay_planner::saved::SavedPlan;
 use forebay_planner::source::SourceResolver;
 use forebay_planner::sql::{ExplainMode, ExplainTarget, Name, PipelineQuery, Statement, parse};
+use forebay_runtime::cache::Stores;
 use forebay_runtime::error::Error as RunError;
+use forebay_runtime::objects::ObjectStores;
 use forebay_runtime::run::RunConfig;
 use forebay_runtime::source::FileResolver;
 use object_store::ObjectStore;
@@ -55,6 +57,7 @@ pub struct Session {
     /// name. It is never held while a pipeline is planned, opened or run.
     catalog: RwLock<Arc<Catalog>>,
     outputs: Arc<OutputGuard>,
+    objects: ObjectStores,
     prices: Arc<Coefficients>,
     opener: JobOpener,
 }
@@ -68,16 +71,20 @@ impl Default for Session {
 impl Session {
     /// Creates a session without tables and pipelines.
     pub fn new() -> Self {
-        Self::over(Arc::new(FileResolver), JobOpener::default())
+        let objects = ObjectStores::default();
+        let resolver = FileResolver::new(objects.clone());
+        let opener = JobOpener::new(Stores::new(objects.clone()));
+        Self::over(Arc::new(resolver), objects, opener)
     }
 
-    fn over(resolver: Arc<dyn SourceResolver>, opener: JobOpener) -> Self {
+    fn over(resolver: Arc<dyn SourceResolver>, objects: ObjectStores, opener: JobOpener) -> Self {
         let outputs = Arc::new(OutputGuard::new(resolver));
         let resolver = Arc::clone(&outputs);
         let catalog = Catalog::new(forebay_udfs::functions(), resolver);
         Self {
             catalog: RwLock::new(Arc::new(catalog)),
             outputs,
+            objects,
             prices: Coefficients::declared(),
             opener,
         }
@@ -94,7 +101,7 @@ impl Session {
             cluster: Some(cluster),
             ..JobOpener::default()
         };
-        Self::over(Arc::new(resolver), opener)
+        Self::over(Arc::new(resolver), ObjectStores::default(), opener)
     }
 
     /// Returns the session, with an optimiser that compares plans by `prices`.
@@ -137,9 +144,11 @@ impl Session {
         &self.opener
     }
 
-    /// Registers an object store under its URL, such as `s3://bucket`. Afterwards, `OPTIONS
-    /// (cache_dir = 's3://bucket/prefix')` keeps a pipeline's cache in `store`. The store must
-    /// support conditional puts. A store registered earlier under the same URL is replaced.
+    /// Registers an object store under its URL, such as `s3://bucket`. Afterwards, locations of
+    /// sources below that URL are read from `store`, and `OPTIONS (cache_dir =
+    /// 's3://bucket/prefix')` keeps a pipeline's cache in it, for which it must support conditional
+    /// puts. A store registered earlier under the same URL is replaced. The workers of a cluster
+    /// open their stores themselves, from the variables of their environment.
     ///
     /// ```
     /// # fn example() -> Result<(), forebay::Error> {
@@ -158,7 +167,7 @@ impl Session {
     /// # Errors
     /// Fails if `url` is not valid, has a path (as in `s3://bucket/prefix`), or is a `file://` URL.
     pub fn register_object_store(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<()> {
-        let registered = self.opener.stores.register(url, store);
+        let registered = self.objects.register(url, store);
         registered.map_err(|error| RunError::Config(error.to_string()).into())
     }
 

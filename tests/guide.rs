@@ -24,10 +24,11 @@ use arrow::datatypes::Int32Type;
 
 /// Setup commands on the pages, which this test does not run: they build or test the whole project,
 /// or start a cluster on a fixed port and use it.
-const SET_UP: [&str; 10] = [
-    "cargo test --workspace --features cluster",
+const SET_UP: [&str; 11] = [
+    "cargo test --workspace --features cluster,object-stores",
     "cargo install --path .",
     "cargo install --path . --features cluster",
+    "cargo install --path . --features object-stores",
     "forebay cluster --workers 2",
     "forebay run -f train.sql --digest --cluster 127.0.0.1:7100",
     "forebay scheduler --listen 127.0.0.1:7100",
@@ -80,6 +81,7 @@ pages! {
     jax: "docs/guide/jax.md",
     arrow: "docs/guide/arrow.md",
     speed: "docs/guide/speed.md",
+    stores: "docs/guide/stores.md",
 }
 
 /// A code block of a page.

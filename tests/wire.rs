@@ -54,7 +54,7 @@ async fn sent(compiled: &Compiled) -> Result<Compiled, WireError> {
     let message = PlanMessage::decode(&bytes, MAX_BYTES, &[])?;
     let mut sources: Vec<Arc<dyn TableSource>> = Vec::new();
     for source in message.sources() {
-        let table = FileResolver.resolve(&source.spec).await.unwrap();
+        let table = FileResolver::default().resolve(&source.spec).await.unwrap();
         sources.push(provider_as_source(table));
     }
     message.compile(&sources)

@@ -134,7 +134,7 @@ pub(crate) async fn times(dir: &Path) -> Result<(), Box<dyn Error>> {
     let pipelines = [5, 10, 15, 20].map(|n| ("realistic", n, realistic(&file, n)));
     let groups = [12, 20].map(|n| ("all commuting", n, commuting(&file, n)));
     for (kind, n, sql) in pipelines.into_iter().chain(groups) {
-        let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));
+        let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver::default()));
         let Some(Statement::Query(query)) = parse(&sql)?.pop() else {
             return Err(format!("no query: {sql}").into());
         };

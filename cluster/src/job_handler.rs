@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch};
 use bytes::Bytes;
+use forebay_runtime::source::FileResolver;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -30,7 +31,8 @@ pub struct JobHandler {
 impl JobHandler {
     /// Creates the handler of a worker without open jobs.
     pub fn new(settings: JobSettings) -> Self {
-        let sources = Arc::new(Sources::new(settings.roots.clone()));
+        let resolver = FileResolver::new(settings.objects.clone());
+        let sources = Arc::new(Sources::new(settings.roots.clone(), resolver));
         Self {
             jobs: Arc::new(Jobs::new(settings, Arc::clone(&sources))),
             sources,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use datafusion::datasource::provider_as_source;
 use forebay_planner::wire::PlanMessage;
 use forebay_runtime::cache::Stores;
+use forebay_runtime::objects::ObjectStores;
 use forebay_runtime::run::{JobCache, JobConfig, OpenJob, SharedCache, SourceNames};
 use forebay_runtime::source::SourceTable;
 use forebay_udfs::{DeclaredFunction, HostFunctions};
@@ -35,6 +36,9 @@ pub struct JobSettings {
     /// Roots of data whose place on this machine differs from their place on the client's: the
     /// client's root, and this machine's.
     pub roots: Vec<(String, String)>,
+    /// The object stores of sources and caches. Others are opened with the credentials of the
+    /// environment.
+    pub objects: ObjectStores,
     /// Rule for jobs that call functions of the host language of their clients.
     pub functions: FunctionRule,
 }
@@ -55,7 +59,7 @@ type OnceOpen = Arc<OnceCell<Arc<WorkerJob>>>;
 pub struct Jobs {
     settings: JobSettings,
     sources: Arc<Sources>,
-    /// The object stores that caches may use.
+    /// The stores of caches.
     stores: Stores,
     /// The jobs, least recently used first.
     recent: Mutex<VecDeque<(BlobHash, OnceOpen)>>,
@@ -78,6 +82,7 @@ impl Jobs {
     /// Creates an empty set of jobs over `sources`.
     pub(crate) fn new(settings: JobSettings, sources: Arc<Sources>) -> Self {
         Self {
+            stores: Stores::new(settings.objects.clone()),
             settings,
             sources,
             ..Self::default()

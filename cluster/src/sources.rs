@@ -19,6 +19,8 @@ pub(crate) struct Sources {
     /// Roots of data whose place on this machine differs from their place on the client's: the
     /// client's root, and this machine's.
     roots: Vec<(String, String)>,
+    /// Opens sources. It keeps the connections to object stores.
+    resolver: FileResolver,
     /// The sources, least recently used first.
     recent: Mutex<VecDeque<OpenedSource>>,
 }
@@ -32,16 +34,17 @@ struct OpenedSource {
 }
 
 impl Sources {
-    pub(crate) fn new(roots: Vec<(String, String)>) -> Self {
+    pub(crate) fn new(roots: Vec<(String, String)>, resolver: FileResolver) -> Self {
         Self {
             roots,
+            resolver,
             recent: Mutex::default(),
         }
     }
 
     /// Opens a source: lists its files anew.
     pub(crate) async fn open(&self, spec: &SourceSpec) -> EngineResult<Arc<dyn Source>> {
-        let source = FileResolver.open(&self.here(spec)).await?;
+        let source = self.resolver.open(&self.here(spec)).await?;
         let opened = OpenedSource {
             spec: spec.clone(),
             files: source.manifest().hash(),

@@ -14,6 +14,7 @@ use datafusion::prelude::SessionContext;
 use crate::error::{PlanError, Position, Result, closest};
 use crate::functions::FunctionNames;
 use crate::pipeline::Pipeline;
+use crate::secrets;
 use crate::session::planning_state;
 use crate::source::{SourceResolver, SourceSpec};
 use crate::sql::{Name, PipelineQuery, QueryPlanner, canonical_name, relations, table_calls};
@@ -351,14 +352,17 @@ impl Catalog {
         position: Option<Position>,
         spec: &SourceSpec,
     ) -> Result<Arc<dyn TableProvider>> {
-        self.resolver
-            .resolve(spec)
-            .await
-            .map_err(|source| PlanError::Source {
-                name: name.to_owned(),
-                position,
-                source: Box::new(source),
-            })
+        let failed = |name: &str, source| PlanError::Source {
+            name: name.to_owned(),
+            position,
+            source: Box::new(source),
+        };
+        if let Err(error) = secrets::check(&spec.location) {
+            let shown = secrets::masked(&spec.location);
+            return Err(failed(&name.replace(&spec.location, &shown), error));
+        }
+        let opened = self.resolver.resolve(spec).await;
+        opened.map_err(|error| failed(name, error))
     }
 
     /// True if `name` exists and `existing` is [`Existing::Keep`].

@@ -18,6 +18,7 @@ pub mod pipeline;
 mod position;
 pub mod rows;
 pub mod saved;
+pub mod secrets;
 mod session;
 pub mod source;
 pub mod sql;

@@ -61,6 +61,7 @@ impl RayWorker {
             memory_limit: memory_limit.transpose()?,
             roots,
             functions,
+            ..JobSettings::default()
         };
         Ok(Self {
             handler: JobHandler::new(settings),

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`pool`], `memory`, `prefetch`, [`task`] | compute threads, memory for windows, work that runs ahead, tasks |
 //! | [`output_file`], [`cpu`], `record_batch` | files written atomically; CPU time; batches without columns |
+//! | [`objects`] | object stores and web servers: listings, bounded reads |
 //! | [`source`] | files, splits, rows by reference, for each format |
 //! | `order` | without I/O: the stored rows of a pipeline, windows, the order of rows within windows |
 //! | [`stream`] | without I/O: the batch, rank and step of each row; cursors, tokens, digests |
@@ -24,6 +25,7 @@ pub mod fragment;
 mod group_key;
 mod job;
 mod memory;
+pub mod objects;
 mod order;
 pub mod output_file;
 pub mod pool;

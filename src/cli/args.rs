@@ -433,7 +433,7 @@ pub(crate) enum CacheArgs {
 /// Arguments that select a cache directory and the output format.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CachePlace {
-    /// Directory of the cache: a path or a file:// URL
+    /// Directory of the cache, or the URL of its place in an object store
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: String,
     /// Print JSON instead of text

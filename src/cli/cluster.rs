@@ -47,6 +47,7 @@ pub(crate) async fn worker(args: WorkerArgs) -> Result<(), CommandFailure> {
         threads: args.threads.map(std::num::NonZeroUsize::get),
         memory_limit: args.memory_limit,
         roots: args.data,
+        ..JobSettings::default()
     });
     let worker = Worker::start(options, Arc::new(handler)).await;
     let worker = worker.map_err(|error| usage(&error))?;

@@ -102,13 +102,13 @@ fn entries_are_listed_explained_and_removed() {
     let missing = forebay(folder.path(), &["cache", "ls", "--dir", "nowhere"]);
     assert_eq!(missing.code, Some(2));
     assert!(missing.stderr.contains("'nowhere'") && !folder.path().join("nowhere").exists());
-    // The command line cannot open object stores, and its message says that it needs a directory.
+    // A web server stores no cache.
     let remote = forebay(
         folder.path(),
-        &["cache", "ls", "--dir", "s3://bucket/cache"],
+        &["cache", "ls", "--dir", "http://127.0.0.1/cache"],
     );
     assert_eq!(remote.code, Some(2));
-    let advice = "the command keeps its caches in directories";
+    let advice = "name a directory, or a location in an object store";
     assert!(remote.stderr.contains(advice), "{}", remote.stderr);
 }
 

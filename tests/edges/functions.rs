@@ -452,7 +452,7 @@ impl Ways {
 }
 
 fn state() -> (SessionState, BTreeSet<String>) {
-    let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));
+    let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver::default()));
     let state = catalog.session().state();
     let aggregates = state.aggregate_functions();
     let windows = state.window_functions();

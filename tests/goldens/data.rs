@@ -1,11 +1,12 @@
 //! The data that the pipelines of the corpus read, which each run of the test generates.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
 use arrow_avro::writer::AvroWriter;
+use forebay::Session;
 use tempfile::TempDir;
 
 use crate::common::{parquet, table};
@@ -13,20 +14,32 @@ use crate::{odd, rows};
 
 /// Number of rows in the tables of all formats.
 const ROWS: i64 = 60;
+/// Name of the folder with the data.
+const DATA: &str = "bucket";
 
 /// A temporary folder with the data of the corpus.
-#[derive(Debug)]
 pub(crate) struct Data {
     folder: TempDir,
-    /// The statements that create tables over the data.
-    pub(crate) tables: String,
+    /// The statements that create tables over the data. `{data}` stands for its location.
+    tables: String,
+    /// The location at which pipelines find the data.
+    location: String,
+    /// Creates a session that reads the data.
+    session: Box<dyn Fn() -> Session + Send + Sync>,
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Data").field(&self.location).finish()
+    }
 }
 
 impl Data {
     /// Writes the data to a new temporary folder.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let dir = folder.path();
+        let dir = &folder.path().join(DATA);
+        std::fs::create_dir(dir).unwrap();
         let mut tables = rows::written(dir);
         formats(dir);
         lists(dir, "a", 3, 25);
@@ -61,44 +74,77 @@ impl Data {
             ("six", "JSON", "six.json"),
         ];
         for (name, format, location) in own.into_iter().chain(odd::TABLES) {
-            let location = dir.join(location);
-            let location = location.display();
             write!(
                 tables,
-                ";\nCREATE EXTERNAL TABLE {name} STORED AS {format} LOCATION '{location}'"
+                ";\nCREATE EXTERNAL TABLE {name} STORED AS {format} LOCATION '{{data}}/{location}'"
             )
             .unwrap();
         }
-        Self { folder, tables }
+        let location = dir.display().to_string();
+        Self {
+            tables: tables.replace(&location, "{data}"),
+            folder,
+            location,
+            session: Box::new(Session::new),
+        }
     }
 
-    /// Replaces the placeholders in a query by paths: of the data folder, and of the cache and
-    /// dead-letter folders of the pipeline `name`.
+    /// Has pipelines read a copy of the data at `location`, in the sessions that `session` creates.
+    #[allow(dead_code, reason = "the goldens themselves are recorded from files")]
+    pub(crate) fn served(
+        self,
+        location: &str,
+        session: impl Fn() -> Session + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            location: location.to_owned(),
+            session: Box::new(session),
+            ..self
+        }
+    }
+
+    /// Returns the folder with the data.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.folder.path().join(DATA)
+    }
+
+    /// Creates a session with the tables.
+    pub(crate) async fn session(&self) -> Session {
+        let session = (self.session)();
+        let tables = self.tables.replace("{data}", &self.location);
+        session.execute(&tables).await.unwrap();
+        session
+    }
+
+    /// Replaces the placeholders in a query by the location of the data, and by the paths of the
+    /// cache and dead-letter folders of the pipeline `name`.
     pub(crate) fn placed(&self, name: &str, query: &str) -> String {
         let at = |folder: &Path| folder.display().to_string();
         query
-            .replace("{data}", &at(self.folder.path()))
+            .replace("{data}", &self.location)
             .replace("{cache}", &at(&self.cache(name)))
             .replace("{dead}", &at(&self.dead(name)))
     }
 
-    /// Replaces the paths of the data folder and of the working directory in a text by fixed names.
+    /// Replaces the location and the path of the data and the working directory in a text by fixed
+    /// names.
     pub(crate) fn masked(&self, text: &str) -> String {
-        let whole = self.folder.path().canonicalize().unwrap();
+        let whole = self.dir().canonicalize().unwrap();
         let here = std::env::current_dir().unwrap();
-        text.replace(&whole.display().to_string(), "{data}")
-            .replace(&self.folder.path().display().to_string(), "{data}")
+        text.replace(&self.location, "{data}")
+            .replace(&whole.display().to_string(), "{data}")
+            .replace(&self.dir().display().to_string(), "{data}")
             .replace(&here.display().to_string(), "{here}")
     }
 
     /// Returns the cache folder of a pipeline.
     pub(crate) fn cache(&self, name: &str) -> PathBuf {
-        self.folder.path().join("caches").join(name)
+        self.dir().join("caches").join(name)
     }
 
     /// Returns the dead-letter folder of a pipeline.
     pub(crate) fn dead(&self, name: &str) -> PathBuf {
-        self.folder.path().join("letters").join(name)
+        self.dir().join("letters").join(name)
     }
 }
 

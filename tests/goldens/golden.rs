@@ -139,6 +139,20 @@ impl Goldens {
         Self(goldens)
     }
 
+    /// Describes each difference of these pipelines from the checked-in goldens, with the pipeline,
+    /// the field, and both values.
+    #[allow(dead_code, reason = "the test of goldens compares all of them")]
+    pub(crate) fn differences_of_some(&self) -> Vec<String> {
+        let mut differences = Vec::new();
+        let (expected, renames) = (Self::checked_in().0, renames());
+        for golden in &self.0 {
+            let of = |other: &&Golden| (&other.group, &other.name) == (&golden.group, &golden.name);
+            let expected = expected.iter().find(of).unwrap();
+            differences.extend(golden.differences(expected, &renames));
+        }
+        differences
+    }
+
     /// Describes each difference from the checked-in goldens, with the pipeline, the field, and
     /// both values.
     pub(crate) fn differences(&self) -> Vec<String> {

@@ -14,8 +14,7 @@ use crate::data::Data;
 
 /// Creates a session with the tables and the pipeline.
 pub(crate) async fn session(pipeline: &Pipeline, data: &Data) -> Result<Session, Error> {
-    let session = Session::new();
-    session.execute(&data.tables).await.unwrap();
+    let session = data.session().await;
     let query = data.placed(&pipeline.name, &pipeline.query);
     let create = format!("CREATE PIPELINE {} AS {query}", pipeline.name);
     session.execute(&create).await.map(|_| session)

@@ -12,7 +12,7 @@ use crate::rows;
 /// Writes the data of the random pipelines to `dir`, and returns a catalogue with tables over it.
 pub(crate) async fn catalog(dir: &Path) -> Catalog {
     let sql = rows::written(dir);
-    let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));
+    let mut catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver::default()));
     for statement in parse(&sql).unwrap() {
         let refuse = Existing::Refuse;
         match statement {

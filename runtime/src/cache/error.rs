@@ -1,6 +1,7 @@
 //! Errors of caches.
 
 use super::key::CacheKey;
+use crate::objects::StoreError;
 
 /// The reason for which an operation of the cache failed.
 ///
@@ -39,6 +40,9 @@ pub enum CacheError {
         /// The reason.
         cause: String,
     },
+    /// The object store that a location names cannot be opened.
+    #[error(transparent)]
+    Objects(#[from] StoreError),
     /// An entry cannot be changed, because another process is writing to the entry.
     #[error("the cache entry {} is being written by another process: try again when that process has ended", .key.short())]
     Busy {
@@ -96,6 +100,7 @@ impl CacheError {
                 | Self::Unknown { .. }
                 | Self::Ambiguous { .. }
                 | Self::Location { .. }
+                | Self::Objects(_)
                 | Self::Busy { .. }
         )
     }

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use url::Url;
@@ -13,18 +12,19 @@ use super::clock::{Clock, SystemClock};
 use super::error::CacheError;
 use super::shared::CacheOptions;
 use super::store::CacheStore;
+use crate::objects::{ObjectStores, ObjectUrl, is_object_url};
 
-/// The registry of the object stores that may hold caches. Directories need no registration. Cheap
-/// to clone; all clones are the same registry.
+/// Opens the stores of caches: directories of this machine, and locations in object stores. Cheap
+/// to clone; all clones use the same object stores.
 #[derive(Debug, Clone)]
 pub struct Stores {
-    registered: Arc<DefaultObjectStoreRegistry>,
+    objects: ObjectStores,
     clock: Arc<dyn Clock>,
 }
 
 impl Default for Stores {
     fn default() -> Self {
-        Self::on(Arc::new(SystemClock::default()))
+        Self::new(ObjectStores::default())
     }
 }
 
@@ -36,42 +36,23 @@ enum StorePlace {
 }
 
 impl Stores {
-    /// Creates a registry without object stores. The stores that the registry opens use `clock`.
-    pub(crate) fn on(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            registered: Arc::new(DefaultObjectStoreRegistry::new()),
-            clock,
-        }
+    /// Creates a value that finds object stores in `objects`.
+    pub fn new(objects: ObjectStores) -> Self {
+        Self::on(objects, Arc::new(SystemClock::default()))
     }
 
-    /// Registers an object store under its URL, such as `s3://bucket`, replacing the store that had
-    /// this URL. The store must support conditional puts, which coordinate its writers.
-    ///
-    /// # Errors
-    /// The URL is invalid, is a `file://` URL, or has a path.
-    pub fn register(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<(), CacheError> {
-        let parsed = parse(url)?;
-        if parsed.scheme() == "file" {
-            return Err(problem(url, "a directory needs no registration"));
-        }
-        if !matches!(parsed.path(), "" | "/") {
-            let cause = format!(
-                "only a whole store can be registered: register {}, without the path",
-                root(&parsed)
-            );
-            return Err(problem(url, cause));
-        }
-        // The store that had this URL before, if any, is no longer needed.
-        drop(self.registered.register_store(&parsed, store));
-        Ok(())
+    /// As [`new`](Self::new). The opened stores use `clock`.
+    pub(crate) const fn on(objects: ObjectStores, clock: Arc<dyn Clock>) -> Self {
+        Self { objects, clock }
     }
 
     /// Opens the cache at a location: a path or a `file://` URL of a directory, or the URL of a
-    /// location in a registered object store. Creates the directory if necessary.
+    /// location in an object store, which must support conditional puts. Creates the directory if
+    /// necessary.
     ///
     /// # Errors
-    /// The location is neither a directory nor in a registered object store, or the directory
-    /// cannot be created.
+    /// The location is neither a directory nor in an object store that can be opened, or the
+    /// directory cannot be created.
     pub async fn open(
         &self,
         location: &str,
@@ -120,44 +101,32 @@ impl Stores {
         if !location.contains("://") {
             return Ok(StorePlace::Directory(PathBuf::from(location)));
         }
-        let url = parse(location)?;
-        if url.scheme() == "file" {
-            let path = url.to_file_path();
-            let path =
-                path.map_err(|()| problem(location, "it is not a file:// URL of this machine"))?;
-            return Ok(StorePlace::Directory(path));
+        if !is_object_url(location) {
+            return Ok(StorePlace::Directory(directory(location)?));
         }
-        let Ok(store) = self.registered.get_store(&url) else {
-            let root = root(&url);
-            let cause = format!(
-                "no object store is registered for {root}; a program registers one by \
-                 Session::register_object_store(\"{root}\", ..), and the command keeps its caches in directories"
-            );
+        let url = ObjectUrl::parse(location)?;
+        if url.is_web() {
+            let cause =
+                "a web server cannot store it: name a directory, or a location in an object store";
             return Err(problem(location, cause));
-        };
-        let prefix = Path::from_url_path(url.path()).map_err(|e| problem(location, e))?;
-        Ok(StorePlace::Objects(store, prefix))
+        }
+        let store = self.objects.get(&url)?;
+        Ok(StorePlace::Objects(store.client, url.path))
     }
 }
 
-/// Parses `location` as a URL. A URL with a query or a fragment is an error.
-fn parse(location: &str) -> Result<Url, CacheError> {
+/// Returns the directory that a `file://` URL names. A URL with a query or a fragment is an error.
+fn directory(location: &str) -> Result<PathBuf, CacheError> {
     let url =
         Url::parse(location).map_err(|e| problem(location, format!("it is not a URL: {e}")))?;
-    match url.query().or(url.fragment()) {
-        None => Ok(url),
-        Some(_) => Err(problem(
+    if url.query().or(url.fragment()).is_some() {
+        return Err(problem(
             location,
             "the location of a cache has neither a query (?) nor a fragment (#); write %3F and %23 for these characters",
-        )),
+        ));
     }
-}
-
-/// Returns the URL of the whole object store that contains `url`: the scheme, the host and the
-/// port.
-fn root(url: &Url) -> String {
-    let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
-    format!("{}://{host}", url.scheme())
+    let path = url.to_file_path();
+    path.map_err(|()| problem(location, "it is not a file:// URL of this machine"))
 }
 
 fn problem(location: &str, cause: impl ToString) -> CacheError {
@@ -174,17 +143,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_location_is_a_directory_or_a_place_in_a_registered_store() {
-        let stores = Stores::default();
+    fn a_location_is_a_directory_or_a_place_in_an_object_store() {
+        let objects = ObjectStores::default();
+        let store = Arc::new(InMemory::new());
+        objects.register("s3://bucket", store).unwrap();
+        let stores = Stores::new(objects);
         let directory = |location: &str| match stores.place(location).unwrap() {
             StorePlace::Directory(path) => path,
             StorePlace::Objects(..) => panic!("{location} is no directory"),
         };
         assert_eq!(directory("a/b"), PathBuf::from("a/b"));
         assert_eq!(directory("file:///a%20b/c"), PathBuf::from("/a b/c"));
-        stores
-            .register("s3://bucket", Arc::new(InMemory::new()))
-            .unwrap();
         let prefix = |location: &str| match stores.place(location).unwrap() {
             StorePlace::Directory(path) => panic!("{} is no object store", path.display()),
             StorePlace::Objects(_, prefix) => prefix,
@@ -202,29 +171,19 @@ mod tests {
         for (location, part) in [
             ("", "it is empty"),
             ("file://host/a", "not a file:// URL of this machine"),
-            ("s3://other/a", "registered for s3://other; a program"),
-            ("gs://bucket/a", "registered for gs://bucket; a program"),
-            ("s3://bucket/a?b", "neither a query"),
+            ("file:///a?b", "neither a query"),
+            ("disk://other/a", "no store has the scheme disk://"),
+            ("https://host/a", "a web server cannot store it"),
+            ("s3://bucket/a#b", "it has a fragment"),
+            ("s3://key:secret@bucket/a", "leave it out"),
             ("s3://bucket/a%2F..%2F..%2Fb", "cannot use"),
             ("s3://bucket:x/", "it is not a URL"),
         ] {
             let error = stores.place(location).unwrap_err();
             assert!(error.is_user(), "{location}");
-            assert!(error.to_string().contains(part), "{location}: {error}");
-        }
-    }
-
-    #[test]
-    fn whole_stores_are_registered() {
-        let stores = Stores::default();
-        for (url, part) in [
-            ("bucket", "it is not a URL"),
-            ("file:///a", "needs no registration"),
-            ("s3://bucket/a", "s3://bucket, without the path"),
-        ] {
-            let error = stores.register(url, Arc::new(InMemory::new())).unwrap_err();
-            assert!(error.is_user(), "{url}");
-            assert!(error.to_string().contains(part), "{url}: {error}");
+            let text = error.to_string();
+            assert!(text.contains(part), "{location}: {text}");
+            assert!(!text.contains("secret@"), "{text}");
         }
     }
 }

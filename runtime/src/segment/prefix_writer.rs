@@ -214,6 +214,7 @@ mod tests {
     use super::*;
     use crate::cache::testing::address;
     use crate::cache::{CacheKey, CacheOptions, EntryInfo, Stores};
+    use crate::objects::ObjectStores;
 
     /// A store in memory, and the entries that processes open in it.
     struct Shared {
@@ -222,9 +223,10 @@ mod tests {
 
     impl Shared {
         fn new() -> Self {
-            let stores = Stores::default();
+            let objects = ObjectStores::default();
             let memory = Arc::new(InMemory::new());
-            stores.register("memory://cache", memory).unwrap();
+            objects.register("memory://cache", memory).unwrap();
+            let stores = Stores::new(objects);
             Self { stores }
         }
 

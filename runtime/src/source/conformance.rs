@@ -544,7 +544,11 @@ async fn unknown_options_are_refused() {
     for case in &CASES {
         let data = case.write(&texts());
         let spec = spec(case.format, data.folder.path(), &[("no_such_option", "1")]);
-        let error = FileResolver.open(&spec).await.unwrap_err().to_string();
+        let error = FileResolver::default()
+            .open(&spec)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("no option 'no_such_option'"),
             "{}: {error}",

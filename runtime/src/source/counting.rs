@@ -70,7 +70,7 @@ struct CountingResolver {
 #[async_trait]
 impl SourceResolver for CountingResolver {
     async fn resolve(&self, spec: &SourceSpec) -> Result<Arc<dyn TableProvider>> {
-        let table = FileResolver.resolve(spec).await?;
+        let table = FileResolver::default().resolve(spec).await?;
         if !spec.location.ends_with(&self.file) {
             return Ok(table);
         }

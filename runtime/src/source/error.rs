@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use datafusion::common::DataFusionError;
 
+use crate::objects::StoreError;
+
 /// An error in the location, in an option or in a file of a source.
 ///
 /// Callers receive a `SourceError` inside [`DataFusionError::External`].
@@ -18,16 +20,9 @@ pub enum SourceError {
         /// The folder that relative paths are resolved against.
         base: String,
     },
-    /// The location is a URL with a scheme that is not supported.
-    #[error(
-        "cannot read '{location}': only paths of this machine and file:// URLs are supported, not {scheme}://"
-    )]
-    Scheme {
-        /// The location as the user wrote it.
-        location: String,
-        /// The scheme of the URL.
-        scheme: String,
-    },
+    /// An object store or a web server cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The location is not a valid path, URL or glob.
     #[error("cannot understand the location '{location}': {cause}")]
     Location {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -16,6 +15,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::content::ContentHash;
 use super::error::SourceError;
+use super::input::{InputFile, with_store_failures};
 use super::listing::{Listed, Listing};
 use super::manifest::{Manifest, SourceFile, Split};
 use super::opened::{Access, Source};
@@ -41,9 +41,9 @@ pub(crate) trait SplitReader: fmt::Debug + Send + Sync + 'static {
     /// the last row, or when the consumer hangs up.
     fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()>;
 
-    /// Returns the hash of the content that the file at `path` has now, computed in the same way as
-    /// when the source was opened.
-    fn content(&self, path: &Path) -> Result<ContentHash, SourceError>;
+    /// Returns the hash of the content that the file has now, computed in the same way as when the
+    /// source was opened.
+    fn content(&self, file: &InputFile) -> Result<ContentHash, SourceError>;
 
     /// Returns the cheapest way to read rows in an order other than the stored order.
     fn access(&self) -> Access {
@@ -68,7 +68,7 @@ pub struct FileSource {
     spec: SourceSpec,
     schema: SchemaRef,
     manifest: Arc<Manifest>,
-    paths: Vec<PathBuf>,
+    inputs: Vec<InputFile>,
     reader: Arc<dyn SplitReader>,
     watch: Arc<ContentWatch>,
 }
@@ -82,25 +82,25 @@ impl FileSource {
         rows: Vec<FileRows>,
         reader: Arc<dyn SplitReader>,
     ) -> Self {
-        let (manifest, paths) = manifest_of(listing, rows);
+        let (manifest, inputs) = manifest_of(listing, rows);
         Self {
             spec: spec.clone(),
             schema,
             manifest: Arc::new(manifest),
-            paths,
+            inputs,
             reader,
             watch: Arc::default(),
         }
     }
 }
 
-/// Returns the manifest of the files in `listing`, and the path by which each file is opened.
-pub(crate) fn manifest_of(listing: Listing, rows: Vec<FileRows>) -> (Manifest, Vec<PathBuf>) {
+/// Returns the manifest of the files in `listing`, and the place of each file.
+pub(crate) fn manifest_of(listing: Listing, rows: Vec<FileRows>) -> (Manifest, Vec<InputFile>) {
     let links = listing.links;
-    let mut paths = Vec::with_capacity(listing.files.len());
+    let mut inputs = Vec::with_capacity(listing.files.len());
     let mut files = Vec::with_capacity(listing.files.len());
     for (file, FileRows { content, splits }) in listing.files.into_iter().zip(rows) {
-        paths.push(file.absolute);
+        inputs.push(file.file);
         files.push(SourceFile {
             path: file.relative,
             size: file.size,
@@ -110,7 +110,7 @@ pub(crate) fn manifest_of(listing: Listing, rows: Vec<FileRows>) -> (Manifest, V
             splits,
         });
     }
-    (Manifest { files, links }, paths)
+    (Manifest { files, links }, inputs)
 }
 
 #[async_trait]
@@ -137,7 +137,7 @@ impl Source for FileSource {
         split: usize,
         scan: &Scan,
     ) -> BoxStream<'static, Result<StoredRows>> {
-        let place = match SplitLocation::find(&self.manifest, &self.paths, file, split) {
+        let place = match SplitLocation::find(&self.manifest, &self.inputs, file, split) {
             Ok(place) => place,
             Err(error) => return stream::once(async { Err(error) }).boxed(),
         };
@@ -145,7 +145,7 @@ impl Source for FileSource {
         let scan = scan.clone();
         let format = self.spec.format.name();
         blocking_stream(place.path.clone(), format, move |emit| {
-            let check = || watch.check(&place, |path| reader.content(path));
+            let check = || watch.check(&place, |file| reader.content(file));
             check()?;
             reader.read(&place, &scan, emit)?;
             // The file may have been replaced during the read.
@@ -165,22 +165,24 @@ impl Source for FileSource {
         let mut places = BTreeMap::new();
         for &(file, _) in rows {
             if let Entry::Vacant(vacant) = places.entry(file) {
-                let place = SplitLocation::find(&self.manifest, &self.paths, file as usize, 0)?;
+                let place = SplitLocation::find(&self.manifest, &self.inputs, file as usize, 0)?;
                 vacant.insert(place);
             }
         }
         let (reader, watch) = (Arc::clone(&self.reader), Arc::clone(&self.watch));
         let (rows, projection) = (rows.to_vec(), projection.to_vec());
         task::blocking("fetching rows", move || {
-            let check = || {
-                let mut places = places.values();
-                places.try_for_each(|place| watch.check(place, |path| reader.content(path)))
-            };
-            check()?;
-            let fetched = reader.fetch(&places, &rows, &projection)?;
-            // A file may have been replaced during the fetch.
-            check()?;
-            Ok(fetched)
+            with_store_failures(|| {
+                let check = || {
+                    let mut places = places.values();
+                    places.try_for_each(|place| watch.check(place, |file| reader.content(file)))
+                };
+                check()?;
+                let fetched = reader.fetch(&places, &rows, &projection)?;
+                // A file may have been replaced during the fetch.
+                check()?;
+                Ok(fetched)
+            })
         })
         .await?
     }
@@ -202,7 +204,7 @@ where
         .map(|file| {
             let inspect = Arc::clone(&inspect);
             let opened = task::blocking("opening the source", move || {
-                guarded(&file.absolute, format, || inspect(&file))
+                guarded(&file.file.name(), format, || inspect(&file))
             });
             async move { opened.await? }
         })

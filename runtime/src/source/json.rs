@@ -4,9 +4,8 @@
 //! columns, and a broken line is found before training starts. Columns are in the order in which
 //! the scan first meets them; columns that first appear in the same object are sorted by name.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -21,13 +20,15 @@ use serde_json::Value;
 use super::content::{ContentHash, ContentHasher, HashedRead};
 use super::error::SourceError;
 use super::file_source::{FileRows, FileSource, SplitReader};
+use super::input::{Input, InputFile};
 use super::listing::{WantedFiles, list};
 use super::options::SourceOptions;
 use super::reader::{SourceReader, boxed};
 use super::runs::{Runs, Start};
-use super::split_location::{SplitLocation, open_file};
+use super::split_location::SplitLocation;
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit, guarded};
 use super::{Scan, StoredRows};
+use crate::objects::ObjectStores;
 use crate::task;
 
 const FORMAT: &str = "JSON";
@@ -44,22 +45,20 @@ pub(super) static READER: SourceReader = SourceReader {
         strict: false,
     },
     options: &[],
-    open: |spec| boxed(open(spec)),
+    open: |spec, stores| boxed(open(spec, stores)),
 };
 
 /// Opens files of JSON lines, and scans each file once. The format has no options.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+pub(crate) async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
-    let listing = list(&spec.location, &READER.files).await?;
-    let paths: Vec<PathBuf> = listing
-        .files
-        .iter()
-        .map(|file| file.absolute.clone())
+    let listing = list(&spec.location, &READER.files, stores).await?;
+    let files: Vec<InputFile> = { listing.files.iter() }
+        .map(|listed| listed.file.clone())
         .collect();
     let declared = spec.columns.clone();
     let (schema, scanned) = task::blocking("opening the source", move || {
-        let first = paths.first().cloned().unwrap_or_default();
-        guarded(&first, FORMAT, || Ok(scan_all(&paths, declared)?))
+        let first = files.first().map(InputFile::name).unwrap_or_default();
+        guarded(&first, FORMAT, || Ok(scan_all(&files, declared)?))
     })
     .await??;
     let (rows, starts) = scanned
@@ -134,8 +133,8 @@ fn hasher() -> ContentHasher {
 
 /// Iterates over the objects in all files, and records where splits begin.
 struct Objects<'a> {
-    paths: std::slice::Iter<'a, PathBuf>,
-    open: Option<(&'a Path, Lines<BufReader<HashedRead<File>>>)>,
+    files: std::slice::Iter<'a, InputFile>,
+    open: Option<(PathBuf, Lines<BufReader<HashedRead<Input>>>)>,
     scanned: Vec<(ContentHash, Runs)>,
     runs: Runs,
     failed: Option<SourceError>,
@@ -145,11 +144,15 @@ impl Objects<'_> {
     fn try_next(&mut self) -> Result<Option<Value>, SourceError> {
         loop {
             let Some((path, lines)) = &mut self.open else {
-                let Some(path) = self.paths.next() else {
+                let Some(file) = self.files.next() else {
                     return Ok(None);
                 };
-                let (file, _) = open_file(path)?;
-                let input = HashedRead::new(file, hasher());
+                let path = file.name();
+                let (mut input, size) = file.open()?;
+                input
+                    .read_only(0..size)
+                    .map_err(|error| SourceError::unreadable(&path, error))?;
+                let input = HashedRead::new(input, hasher());
                 let input = BufReader::with_capacity(READ_BYTES, input);
                 let lines = Lines::new(input, Start { offset: 0, line: 1 });
                 self.open = Some((path, lines));
@@ -205,11 +208,11 @@ fn parse(line: &[u8]) -> Result<Value, String> {
 }
 
 fn scan_all(
-    paths: &[PathBuf],
+    files: &[InputFile],
     declared: Option<SchemaRef>,
 ) -> Result<(SchemaRef, Vec<(ContentHash, Runs)>), SourceError> {
     let mut objects = Objects {
-        paths: paths.iter(),
+        files: files.iter(),
         open: None,
         scanned: Vec::new(),
         runs: Runs::default(),
@@ -250,15 +253,15 @@ struct JsonReader {
 }
 
 impl SplitReader for JsonReader {
-    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
-        hasher().whole_file(path)
+    fn content(&self, file: &InputFile) -> Result<ContentHash, SourceError> {
+        hasher().whole_file(file)
     }
 
     fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let start = self.starts[place.file][place.split];
         let mut file = place.open()?;
-        file.seek(SeekFrom::Start(start.offset))
+        file.read_only(start.offset..start.offset + place.rows.bytes)
             .map_err(|error| SourceError::unreadable(&place.path, error))?;
         let mut lines = Lines::new(BufReader::with_capacity(READ_BYTES, file), start);
         let schema = Arc::new(self.schema.project(&scan.projection)?);
@@ -451,7 +454,7 @@ mod tests {
             DataType::Int16,
             true,
         )])));
-        let source = FileResolver.open(&spec).await.unwrap();
+        let source = FileResolver::default().open(&spec).await.unwrap();
         assert_eq!(
             read_all(&source, &[0], None).await.unwrap().1.num_columns(),
             1
@@ -461,7 +464,7 @@ mod tests {
             DataType::Int8,
             true,
         )])));
-        let source = FileResolver.open(&spec).await.unwrap();
+        let source = FileResolver::default().open(&spec).await.unwrap();
         let error = read_all(&source, &[0], None).await.unwrap_err();
         assert!(error.contains("line 2: "), "{error}");
     }

@@ -20,6 +20,7 @@ mod csv;
 mod error;
 mod file_source;
 mod images;
+mod input;
 mod ipc;
 mod json;
 mod listing;

@@ -9,12 +9,16 @@ use super::error::SourceError;
 use super::listing::FilePlace;
 use super::opened::Source;
 use super::reader_of;
+use crate::objects::is_object_url;
 use crate::output_file::{FileIdentity, resolved};
 
 /// Refuses to write `output` if that path is a file of the source, also through a link, or if a new
 /// listing of the source's folder or glob would include `output`.
 pub fn check_output(source: &dyn Source, output: &Path) -> Result<(), SourceError> {
     let spec = source.spec();
+    if is_object_url(&spec.location) {
+        return Ok(());
+    }
     let clash = |cause: String| {
         Err(SourceError::Output {
             output: output.to_path_buf(),
@@ -96,7 +100,7 @@ mod tests {
             options: Default::default(),
             columns: None,
         };
-        let source = FileResolver.open(&spec).await.unwrap();
+        let source = FileResolver::default().open(&spec).await.unwrap();
         check_output(&*source, output).map_err(|error| error.to_string())
     }
 

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 
 use super::listing::WantedFiles;
 use super::opened::Source;
+use crate::objects::ObjectStores;
 
 /// A future that opens a source.
 pub(super) type SourceFuture<'a> = BoxFuture<'a, Result<Arc<dyn Source>>>;
@@ -21,8 +22,8 @@ pub(super) struct SourceReader {
     pub(super) files: WantedFiles,
     /// The names of the format's options, in the order in which messages list them.
     pub(super) options: &'static [&'static str],
-    /// Opens the source that a `SourceSpec` describes.
-    pub(super) open: fn(&SourceSpec) -> SourceFuture<'_>,
+    /// Opens the source that a `SourceSpec` describes. Its location may be in one of the stores.
+    pub(super) open: for<'a> fn(&'a SourceSpec, &'a ObjectStores) -> SourceFuture<'a>,
 }
 
 /// Boxes `open`, a future that opens a source of the type `S`.

@@ -10,16 +10,24 @@ use forebay_planner::source::{SourceResolver, SourceSpec};
 use super::opened::Source;
 use super::reader_of;
 use super::table::SourceTable;
+use crate::objects::ObjectStores;
 
-/// Resolver that opens sources from files of this machine.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct FileResolver;
+/// Resolver that opens sources from files of this machine and from object stores.
+#[derive(Debug, Clone, Default)]
+pub struct FileResolver {
+    stores: ObjectStores,
+}
 
 impl FileResolver {
+    /// Creates a resolver that reads objects from `stores`.
+    pub const fn new(stores: ObjectStores) -> Self {
+        Self { stores }
+    }
+
     /// Opens the source that `spec` describes: lists its files, and reads the columns and row
     /// counts of the files.
     pub async fn open(&self, spec: &SourceSpec) -> Result<Arc<dyn Source>> {
-        (reader_of(spec.format).open)(spec).await
+        (reader_of(spec.format).open)(spec, &self.stores).await
     }
 }
 

@@ -1,12 +1,12 @@
 //! Locations of splits, and functions that open their files.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use datafusion::common::{Result, internal_datafusion_err};
 
 use super::content::ContentHash;
 use super::error::{FileChange, SourceError};
+use super::input::{Input, InputFile};
 use super::listing::modified;
 use super::manifest::{Manifest, Split};
 
@@ -17,7 +17,9 @@ pub(crate) struct SplitLocation {
     pub(crate) file: usize,
     /// Index of the split in the file's splits.
     pub(crate) split: usize,
-    /// Path by which the file is opened.
+    /// The file.
+    pub(crate) input: InputFile,
+    /// Path or URL of the file, as errors show it.
     pub(crate) path: PathBuf,
     /// Size of the file in bytes when the source was opened.
     pub(crate) size: u64,
@@ -32,22 +34,23 @@ pub(crate) struct SplitLocation {
 
 impl SplitLocation {
     /// Returns the location of the split `split` of the file `file`, both indices in `manifest`.
-    /// `paths` has the path by which each file is opened.
+    /// `inputs` has the place of each file.
     pub(crate) fn find(
         manifest: &Manifest,
-        paths: &[PathBuf],
+        inputs: &[InputFile],
         file: usize,
         split: usize,
     ) -> Result<Self> {
-        let found = manifest.files.get(file).zip(paths.get(file));
-        let found = found.and_then(|(f, path)| Some((f, path, f.splits.get(split)?)));
-        let (entry, path, rows) = found.ok_or_else(|| {
+        let found = manifest.files.get(file).zip(inputs.get(file));
+        let found = found.and_then(|(f, input)| Some((f, input, f.splits.get(split)?)));
+        let (entry, input, rows) = found.ok_or_else(|| {
             internal_datafusion_err!("no split {split} of file {file} in the source")
         })?;
         Ok(Self {
             file,
             split,
-            path: path.clone(),
+            input: input.clone(),
+            path: input.name(),
             size: entry.size,
             modified: entry.modified,
             content: entry.content,
@@ -57,15 +60,19 @@ impl SplitLocation {
 
     /// Opens the file of the split. It is an error if the file's size has changed since the source
     /// was opened.
-    pub(crate) fn open(&self) -> std::result::Result<File, SourceError> {
-        let (file, now) = open_file(&self.path)?;
+    pub(crate) fn open(&self) -> std::result::Result<Input, SourceError> {
+        let (file, now) = self.input.open()?;
         self.check_size(now)?;
         Ok(file)
     }
 
     /// Returns the time at which the file was last changed, in nanoseconds since 1970. It is an
-    /// error if the file's size has changed since the source was opened.
+    /// error if the file's size has changed since the source was opened. An object counts as
+    /// unchanged, because its reads fail if it was written again.
     pub(crate) fn modified_now(&self) -> std::result::Result<Option<i128>, SourceError> {
+        if self.input.is_object() {
+            return Ok(self.modified);
+        }
         let meta = std::fs::metadata(&self.path);
         let meta = meta.map_err(|error| SourceError::unreadable(&self.path, error))?;
         self.check_size(meta.len())?;
@@ -84,12 +91,4 @@ impl SplitLocation {
             },
         })
     }
-}
-
-/// Opens the file at `path`. Returns the open file and its size in bytes.
-pub(crate) fn open_file(path: &Path) -> std::result::Result<(File, u64), SourceError> {
-    let unreadable = |error| SourceError::unreadable(path, error);
-    let file = File::open(path).map_err(unreadable)?;
-    let size = file.metadata().map_err(unreadable)?.len();
-    Ok((file, size))
 }

@@ -8,6 +8,7 @@ use futures::stream::BoxStream;
 use tokio::sync::mpsc;
 
 use super::error::SourceError;
+use super::input::with_store_failures;
 use super::rows::StoredRows;
 use crate::task::{self, panic_message};
 
@@ -63,18 +64,22 @@ where
     })
 }
 
-/// Runs `work`, and turns a panic into an error that names the file `path`.
+/// Runs `work`, and turns a panic into an error that names the file `path`. If a store could not be
+/// read, its error is returned, and not that of the parser above.
 pub(crate) fn guarded<T>(
     path: &std::path::Path,
     format: &'static str,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let cause = format!(
-            "its decoder stopped with a panic: {}",
-            panic_message(&*panic)
-        );
-        Err(SourceError::damaged(path, format, cause).into())
+    let caught = || catch_unwind(AssertUnwindSafe(work));
+    with_store_failures(|| {
+        caught().unwrap_or_else(|panic| {
+            let cause = format!(
+                "its decoder stopped with a panic: {}",
+                panic_message(&*panic)
+            );
+            Err(SourceError::damaged(path, format, cause).into())
+        })
     })
 }
 

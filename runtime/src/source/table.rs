@@ -347,7 +347,7 @@ mod tests {
         let names: Vec<String> = (0..1500).map(|i| format!("{}/{i:04}.png", i % 2)).collect();
         let dir = tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
         let spec = spec(Format::ImageFolder, dir.path(), &[]);
-        let table = FileResolver.resolve(&spec).await.unwrap();
+        let table = FileResolver::default().resolve(&spec).await.unwrap();
         assert!(table.downcast_ref::<SourceTable>().is_some());
         let query = "SELECT label, path FROM t LIMIT 3";
         assert_eq!(
@@ -368,7 +368,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a.csv"), "a,b,c\n1,x,2\n3,y,4\n").unwrap();
         fs::write(dir.path().join("b.csv"), "a,b,c\n5,z,6\n").unwrap();
-        let table = FileResolver
+        let table = FileResolver::default()
             .resolve(&spec(Format::Csv, dir.path(), &[]))
             .await
             .unwrap();

@@ -43,7 +43,7 @@ pub(crate) async fn open(
     location: &Path,
     options: &[(&str, &str)],
 ) -> Result<Arc<dyn Source>, String> {
-    FileResolver
+    FileResolver::default()
         .open(&spec(format, location, options))
         .await
         .map_err(|e| e.to_string())

@@ -1,11 +1,11 @@
 //! Detects files that change while their source is open.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use super::content::ContentHash;
 use super::error::{FileChange, SourceError};
+use super::input::InputFile;
 use super::split_location::SplitLocation;
 
 /// Detects files whose content has changed since their source was opened.
@@ -25,7 +25,7 @@ impl ContentWatch {
     pub(crate) fn check(
         &self,
         place: &SplitLocation,
-        identify: impl FnOnce(&Path) -> Result<ContentHash, SourceError>,
+        identify: impl FnOnce(&InputFile) -> Result<ContentHash, SourceError>,
     ) -> Result<(), SourceError> {
         let modified = place.modified_now()?;
         if modified == place.modified {
@@ -35,7 +35,7 @@ impl ContentWatch {
         if unchanged.get(&place.file) == Some(&modified) {
             return Ok(());
         }
-        match identify(&place.path) {
+        match identify(&place.input) {
             Ok(content) if content == place.content => {}
             // A file that is damaged now was sound when the source was opened, so its content has
             // changed.

@@ -14,6 +14,7 @@ use object_store::memory::InMemory;
 
 use super::*;
 use crate::cache::testing::throttled;
+use crate::objects::ObjectStores;
 use crate::run::{JobRun, RunConfig, Sample};
 use crate::source::FileResolver;
 use crate::stream::digest::Digest;
@@ -24,10 +25,15 @@ const EPOCHS: u64 = 10;
 /// Returns stores with a disk whose bandwidth a token bucket limits. Waiting for the disk advances
 /// the clock of the stores.
 fn disk(bytes_per_second: u64) -> Stores {
-    let (disk, clock) = throttled(Arc::new(InMemory::new()), bytes_per_second);
-    let stores = Stores::on(clock);
-    stores.register("disk://throttled", disk).unwrap();
-    stores
+    throttled_stores(Arc::new(InMemory::new()), bytes_per_second)
+}
+
+/// As [`disk`], over `memory`.
+fn throttled_stores(memory: Arc<InMemory>, bytes_per_second: u64) -> Stores {
+    let (disk, clock) = throttled(memory, bytes_per_second);
+    let objects = ObjectStores::default();
+    objects.register("disk://throttled", disk).unwrap();
+    Stores::on(objects, clock)
 }
 
 fn config() -> RunConfig {
@@ -56,7 +62,7 @@ async fn pipeline(folder: &Path) -> Pipeline {
          CACHE AUTO OPTIONS (cache_dir = 'disk://throttled/rows')",
         file.display()
     );
-    let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver));
+    let catalog = Catalog::new(forebay_udfs::functions(), Arc::new(FileResolver::default()));
     match parse(&sql).unwrap().pop() {
         Some(Statement::Query(query)) => catalog.plan_query(&query).await.unwrap(),
         other => panic!("{other:?}"),
@@ -169,9 +175,7 @@ async fn one_slow_measurement_does_not_hide_a_complete_cache() {
     let pipeline = pipeline(folder.path()).await;
     let clauses = &pipeline.clauses;
     let memory = Arc::new(InMemory::new());
-    let (fast, clock) = throttled(Arc::clone(&memory) as _, 1 << 40);
-    let stores = Stores::on(clock);
-    stores.register("disk://throttled", fast).unwrap();
+    let stores = throttled_stores(Arc::clone(&memory), 1 << 40);
     let unknown = machine_with(clauses, &stores).await;
     let sample = Arc::new(Sample::of(&planned(&pipeline, &unknown).chosen).await);
     let profiled = |machine: PlanningContext| PlanningContext {

@@ -10,8 +10,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use std::io::{BufReader, Cursor, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{BufReader, Cursor};
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
@@ -22,14 +21,16 @@ use forebay_planner::source::SourceSpec;
 use super::content::{ContentHash, ContentHasher};
 use super::error::SourceError;
 use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::input::InputFile;
 use super::listing::{WantedFiles, list};
 use super::options::SourceOptions;
 use super::plain::{merged_schema, plain_batch, plain_schema};
 use super::reader::{SourceReader, boxed};
 use super::runs::SPLIT_ROWS;
-use super::split_location::{SplitLocation, open_file};
+use super::split_location::SplitLocation;
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
+use crate::objects::ObjectStores;
 use blocks::Blocks;
 use container::{ContainerHeader, RangeReader};
 use shape::RowShape;
@@ -49,11 +50,11 @@ pub(super) static READER: SourceReader = SourceReader {
         strict: false,
     },
     options: &[],
-    open: |spec| boxed(open(spec)),
+    open: |spec, stores| boxed(open(spec, stores)),
 };
 
 /// Opens Avro files, and reads the header of each block. The format has no options.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+pub(crate) async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
@@ -61,8 +62,8 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
         )
         .into());
     }
-    let listing = list(&spec.location, &READER.files).await?;
-    let scanned = inspect_all(&listing, FORMAT, |file| Ok(scan(&file.absolute)?)).await?;
+    let listing = list(&spec.location, &READER.files, stores).await?;
+    let scanned = inspect_all(&listing, FORMAT, |file| Ok(scan(&file.file)?)).await?;
     let schema = merged_schema(
         FORMAT,
         listing
@@ -97,9 +98,10 @@ struct ScannedAvro {
     container: Container,
 }
 
-fn scan(path: &Path) -> Result<ScannedAvro, SourceError> {
+fn scan(file: &InputFile) -> Result<ScannedAvro, SourceError> {
+    let path = &file.name();
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
-    let (file, size) = open_file(path)?;
+    let (file, size) = file.open()?;
     let mut bytes = RangeReader::new(BufReader::with_capacity(READ_BYTES, file), 0, size);
     let header = bytes.header().map_err(damaged)?;
     let shape = RowShape::parse(&header.schema).map_err(damaged)?;
@@ -161,8 +163,8 @@ struct AvroReader {
 }
 
 impl SplitReader for AvroReader {
-    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
-        Ok(scan(path)?.rows.content)
+    fn content(&self, file: &InputFile) -> Result<ContentHash, SourceError> {
+        Ok(scan(file)?.rows.content)
     }
 
     fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
@@ -170,7 +172,7 @@ impl SplitReader for AvroReader {
         let container = &self.files[place.file];
         let start = container.starts[place.split];
         let mut file = place.open()?;
-        file.seek(SeekFrom::Start(start))
+        file.read_only(start..start + place.rows.bytes)
             .map_err(|error| SourceError::unreadable(&place.path, error))?;
         let stored = BufReader::with_capacity(READ_BYTES, file);
         let stored = RangeReader::new(stored, start, start + place.rows.bytes);

@@ -16,15 +16,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::hash::Hasher;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{self, Read};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 use super::error::SourceError;
+use super::input::{Input, InputFile};
 
 /// Minimum number of bytes at the end of a Parquet or Arrow file that its hash covers. A larger
 /// footer is covered whole.
@@ -71,10 +71,11 @@ impl ContentHasher {
         ContentHash(self.0.finish().to_le_bytes())
     }
 
-    /// Adds all bytes of the file at `path` and returns the hash.
-    pub(crate) fn whole_file(mut self, path: &Path) -> Result<ContentHash, SourceError> {
-        let unreadable = |error| SourceError::unreadable(path, error);
-        let mut file = File::open(path).map_err(unreadable)?;
+    /// Adds all bytes of a file and returns the hash.
+    pub(crate) fn whole_file(mut self, file: &InputFile) -> Result<ContentHash, SourceError> {
+        let unreadable = |error| SourceError::unreadable(&file.name(), error);
+        let (mut file, size) = file.open()?;
+        file.read_only(0..size).map_err(unreadable)?;
         let mut buffer = vec![0; READ_BYTES];
         loop {
             match file.read(&mut buffer) {
@@ -116,10 +117,23 @@ impl<R: Read> Read for HashedRead<R> {
 
 /// Reads the last bytes of a file of `size` bytes. The number of bytes is the larger of `least` and
 /// [`TAIL_BYTES`], but at most `size`.
-pub(crate) fn read_tail(file: &mut File, size: u64, least: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_tail(file: &mut Input, size: u64, least: u64) -> io::Result<Bytes> {
     let length = least.max(TAIL_BYTES).min(size);
-    let mut tail = vec![0; length as usize];
-    file.seek(SeekFrom::Start(size - length))?;
-    file.read_exact(&mut tail)?;
-    Ok(tail)
+    file.read_at(size - length, length)
+}
+
+/// Reads as [`read_tail`] does, where `tail` is what a call with a smaller `least` returned.
+pub(crate) fn extend_tail(
+    file: &mut Input,
+    size: u64,
+    least: u64,
+    tail: Bytes,
+) -> io::Result<Bytes> {
+    let missing = least.min(size).saturating_sub(tail.len() as u64);
+    if missing == 0 {
+        return Ok(tail);
+    }
+    let start = size - tail.len() as u64 - missing;
+    let front = file.read_at(start, missing)?;
+    Ok([front, tail].concat().into())
 }

@@ -53,8 +53,9 @@ fn a_file_has_one_hash_however_it_is_read() {
         .collect();
     file.write_all(&bytes).unwrap();
     let mut hasher = ContentHasher::new("CSV", "");
-    let whole = hasher.clone().whole_file(file.path()).unwrap();
-    let mut read = HashedRead::new(File::open(file.path()).unwrap(), hasher.clone());
+    let local = InputFile::Local(file.path().to_path_buf());
+    let whole = hasher.clone().whole_file(&local).unwrap();
+    let mut read = HashedRead::new(local.open().unwrap().0, hasher.clone());
     io::copy(&mut read, &mut io::sink()).unwrap();
     assert_eq!(read.hash(), whole);
     hasher.update(&bytes);
@@ -66,10 +67,16 @@ fn the_tail_of_a_small_file_is_the_file() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let bytes: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
     file.write_all(&bytes).unwrap();
-    let mut opened = File::open(file.path()).unwrap();
+    let local = InputFile::Local(file.path().to_path_buf());
+    let (mut opened, _) = local.open().unwrap();
     let mut tail = |size, least| read_tail(&mut opened, size, least).unwrap();
     assert_eq!(tail(100, 0), bytes[..100]);
     assert_eq!(tail(100_000, 8), bytes[100_000 - TAIL_BYTES as usize..]);
     assert_eq!(tail(100_000, 90_000), bytes[10_000..]);
     assert_eq!(tail(100_000, u64::MAX), bytes);
+    let short = tail(100_000, 0);
+    let mut extended = |least| extend_tail(&mut opened, 100_000, least, short.clone()).unwrap();
+    assert_eq!(extended(8), bytes[100_000 - TAIL_BYTES as usize..]);
+    assert_eq!(extended(90_000), bytes[10_000..]);
+    assert_eq!(extended(u64::MAX), bytes);
 }

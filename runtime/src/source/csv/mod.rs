@@ -13,8 +13,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::{BufReader, Seek, SeekFrom};
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,13 +24,15 @@ use forebay_planner::source::SourceSpec;
 use super::content::{ContentHash, HashedRead};
 use super::error::SourceError;
 use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::input::InputFile;
 use super::listing::{WantedFiles, list};
 use super::plain::merged_schema;
 use super::reader::{SourceReader, boxed};
 use super::runs::{Runs, Start};
-use super::split_location::{SplitLocation, open_file};
+use super::split_location::SplitLocation;
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit};
 use super::{Scan, StoredRows};
+use crate::objects::ObjectStores;
 use columns::TextColumns;
 use infer::Guess;
 use records::{Record, Records};
@@ -46,19 +47,16 @@ pub(super) static READER: SourceReader = SourceReader {
         strict: false,
     },
     options: OPTIONS,
-    open: |spec| boxed(open(spec)),
+    open: |spec, stores| boxed(open(spec, stores)),
 };
 
 /// Opens CSV files, and scans each file once.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+pub(crate) async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<FileSource> {
     let shape = CsvShape::new(spec)?;
-    let listing = list(&spec.location, &READER.files).await?;
+    let listing = list(&spec.location, &READER.files, stores).await?;
     let scanned = {
         let shape = shape.clone();
-        inspect_all(&listing, FORMAT, move |file| {
-            Ok(scan(&file.absolute, &shape)?)
-        })
-        .await?
+        inspect_all(&listing, FORMAT, move |file| Ok(scan(&file.file, &shape)?)).await?
     };
     let schema = match &shape.declared {
         Some(declared) => Arc::clone(declared),
@@ -118,10 +116,14 @@ struct ScannedCsv {
     content: ContentHash,
 }
 
-fn scan(path: &Path, shape: &CsvShape) -> Result<ScannedCsv, SourceError> {
+fn scan(file: &InputFile, shape: &CsvShape) -> Result<ScannedCsv, SourceError> {
+    let path = &file.name();
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
-    let (file, _) = open_file(path)?;
-    let input: HashedRead<File> = HashedRead::new(file, shape.hasher());
+    let (mut input, size) = file.open()?;
+    input
+        .read_only(0..size)
+        .map_err(|error| SourceError::unreadable(path, error))?;
+    let input = HashedRead::new(input, shape.hasher());
     let input = BufReader::with_capacity(READ_BYTES, input);
     let mut records = Records::new(input, shape.dialect, 1);
     records.skip_byte_order_mark().map_err(damaged)?;
@@ -162,42 +164,44 @@ fn scan(path: &Path, shape: &CsvShape) -> Result<ScannedCsv, SourceError> {
         }
         runs.push(start, records.consumed());
     }
-    let names = match (names, &shape.declared) {
-        (None, Some(declared)) if expected.is_none_or(|n| n == declared.fields().len()) => declared
-            .fields()
-            .iter()
-            .map(|field| field.name().clone())
-            .collect(),
-        (names, _) => names.unwrap_or_else(|| {
-            vec![String::new(); expected.unwrap_or(0)]
-                .iter()
-                .map(String::as_str)
-                .enumerate()
-                .map(named)
-                .collect()
-        }),
-    };
-    if let Some(declared) = &shape.declared {
-        let wanted: Vec<&str> = declared
-            .fields()
-            .iter()
-            .map(|f| f.name().as_str())
-            .collect();
-        if names != wanted {
-            return Err(SourceError::Schema(format!(
-                "'{}' has the columns {}, where {} were declared",
-                path.display(),
-                names.join(", "),
-                wanted.join(", ")
-            )));
-        }
-    }
+    let names = column_names(path, shape, names, expected)?;
     Ok(ScannedCsv {
         names,
         guesses,
         runs,
         content: records.into_input().get_ref().hash(),
     })
+}
+
+/// Returns the names of the columns of a file: those of the header, the declared ones, or numbers.
+/// `columns` is the number of columns; `None` if the file has no record.
+fn column_names(
+    path: &Path,
+    shape: &CsvShape,
+    header: Option<Vec<String>>,
+    columns: Option<usize>,
+) -> Result<Vec<String>, SourceError> {
+    let numbered = || (0..columns.unwrap_or(0)).map(|index| named((index, "")));
+    let Some(declared) = &shape.declared else {
+        return Ok(header.unwrap_or_else(|| numbered().collect()));
+    };
+    let wanted: Vec<String> = { declared.fields().iter() }
+        .map(|field| field.name().clone())
+        .collect();
+    let names = match header {
+        Some(names) => names,
+        None if columns.is_none_or(|count| count == wanted.len()) => return Ok(wanted),
+        None => numbered().collect(),
+    };
+    if names == wanted {
+        return Ok(names);
+    }
+    Err(SourceError::Schema(format!(
+        "'{}' has the columns {}, where {} were declared",
+        path.display(),
+        names.join(", "),
+        wanted.join(", ")
+    )))
 }
 
 /// Returns the name of the column `index`, or `column_N` if `name` is empty. `N` counts from 1.
@@ -230,15 +234,15 @@ struct CsvReader {
 }
 
 impl SplitReader for CsvReader {
-    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
-        self.shape.hasher().whole_file(path)
+    fn content(&self, file: &InputFile) -> Result<ContentHash, SourceError> {
+        self.shape.hasher().whole_file(file)
     }
 
     fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
         let start = self.starts[place.file][place.split];
         let mut file = place.open()?;
-        file.seek(SeekFrom::Start(start.offset))
+        file.read_only(start.offset..start.offset + place.rows.bytes)
             .map_err(|error| SourceError::unreadable(&place.path, error))?;
         let input = BufReader::with_capacity(READ_BYTES, file);
         let mut records = Records::new(input, self.shape.dialect, start.line);

@@ -219,18 +219,22 @@ async fn declared_columns_rule() {
         Some(Arc::new(Schema::new(fields)))
     };
     spec.columns = columns(true);
-    let source = FileResolver.open(&spec).await.unwrap();
+    let source = FileResolver::default().open(&spec).await.unwrap();
     let (_, batch) = read_all(&source, &[0, 1], None).await.unwrap();
     assert_eq!(
         batch.schema().fields(),
         spec.columns.as_ref().unwrap().fields()
     );
     spec.columns = columns(false);
-    let source = FileResolver.open(&spec).await.unwrap();
+    let source = FileResolver::default().open(&spec).await.unwrap();
     let error = read_all(&source, &[0, 1], None).await.unwrap_err();
     assert!(error.contains("line 2, column 'b': null"), "{error}");
     spec.options.clear();
-    let error = FileResolver.open(&spec).await.unwrap_err().to_string();
+    let error = FileResolver::default()
+        .open(&spec)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("has the columns 1, 2.5, where a, b were declared"),
         "{error}"

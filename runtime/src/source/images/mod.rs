@@ -1,11 +1,11 @@
 //! `IMAGEFOLDER`: a folder of encoded images, either flat or with one folder per class.
 
 mod classes;
+mod first_reads;
 mod read;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, StringArray};
@@ -17,13 +17,16 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use self::classes::{classes_of_files, labels_of, pinned_classes};
+use self::first_reads::FirstReads;
 use self::read::{Wish, read_all};
 use super::content::ContentHasher;
 use super::error::SourceError;
+use super::input::InputFile;
 use super::listing::{WantedFiles, list};
 use super::options::SourceOptions;
 use super::reader::{SourceReader, boxed};
 use super::{Access, Manifest, Scan, Source, SourceFile, Split, StoredRows, ValueError};
+use crate::objects::ObjectStores;
 
 /// Index of the column `image`.
 const IMAGE: usize = 0;
@@ -35,7 +38,7 @@ pub(super) static READER: SourceReader = SourceReader {
         strict: true,
     },
     options: &["classes"],
-    open: |spec| boxed(ImageFolder::open(spec)),
+    open: |spec, stores| boxed(ImageFolder::open(spec, stores)),
 };
 
 /// A source of the format `IMAGEFOLDER`: each image file of a folder is a row.
@@ -51,7 +54,8 @@ pub struct ImageFolder {
     spec: SourceSpec,
     schema: SchemaRef,
     manifest: Arc<Manifest>,
-    paths: Arc<[PathBuf]>,
+    inputs: Vec<InputFile>,
+    first_reads: Arc<FirstReads>,
     classes: Vec<String>,
     /// Label of each file, in the order of the manifest's files.
     labels: Vec<i32>,
@@ -60,7 +64,7 @@ pub struct ImageFolder {
 impl ImageFolder {
     /// Opens a source by listing its folder. The option `classes` lists the classes, separated by
     /// commas, in the order of their labels.
-    pub async fn open(spec: &SourceSpec) -> Result<Self> {
+    pub async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<Self> {
         let options = SourceOptions::new(spec, READER.options)?;
         if spec.columns.is_some() {
             return Err(SourceError::Schema(
@@ -70,7 +74,7 @@ impl ImageFolder {
             .into());
         }
         let pinned = options.text("classes").map(pinned_classes).transpose()?;
-        let listing = list(&spec.location, &READER.files).await?;
+        let listing = list(&spec.location, &READER.files, stores).await?;
         let found = classes_of_files(&listing, &spec.location)?;
         let classes = match pinned {
             Some(pinned) => pinned,
@@ -83,10 +87,8 @@ impl ImageFolder {
         };
         let labels = labels_of(&found, &classes, &spec.location)?;
 
-        let paths = listing
-            .files
-            .iter()
-            .map(|file| file.absolute.clone())
+        let inputs = { listing.files.iter() }
+            .map(|file| file.file.clone())
             .collect();
         // Opening reads no image, so the hash covers only the classes, from which the labels
         // follow.
@@ -119,7 +121,8 @@ impl ImageFolder {
             spec: spec.clone(),
             schema,
             manifest,
-            paths,
+            inputs,
+            first_reads: Arc::default(),
             classes,
             labels,
         })
@@ -191,13 +194,14 @@ struct Fetch {
     /// read.
     columns: Vec<Option<ArrayRef>>,
     wishes: Vec<Wish>,
+    first_reads: Arc<FirstReads>,
 }
 
 impl ImageFolder {
     fn plan(&self, rows: &[(u32, u64)], projection: &[usize]) -> Result<Fetch> {
         let mut files = Vec::with_capacity(rows.len());
         for &(file, row) in rows {
-            if file as usize >= self.paths.len() || row != 0 {
+            if file as usize >= self.inputs.len() || row != 0 {
                 return internal_err!("an image folder has no row {row} of file {file}");
             }
             files.push(file as usize);
@@ -223,7 +227,8 @@ impl ImageFolder {
             .collect::<Result<Vec<_>>>()?;
         let wishes = if projection.contains(&IMAGE) {
             let wish = |f: usize| Wish {
-                path: self.paths[f].clone(),
+                index: f,
+                file: self.inputs[f].clone(),
                 size: self.manifest.files[f].size,
             };
             files.iter().map(|&f| wish(f)).collect()
@@ -236,6 +241,7 @@ impl ImageFolder {
             rows: rows.len(),
             columns,
             wishes,
+            first_reads: Arc::clone(&self.first_reads),
         })
     }
 }
@@ -245,7 +251,7 @@ impl Fetch {
         let mut errors = Vec::new();
         let mut image: Option<ArrayRef> = None;
         if let Some(column) = self.columns.iter().position(Option::is_none) {
-            let (array, failed) = read_all(self.wishes).await?;
+            let (array, failed) = read_all(self.wishes, &self.first_reads).await?;
             image = Some(Arc::new(array));
             errors.extend(
                 failed

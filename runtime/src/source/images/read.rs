@@ -2,16 +2,19 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::path::PathBuf;
 
 use arrow::array::BinaryArray;
 use arrow::buffer::OffsetBuffer;
 use bytes::{Bytes, BytesMut};
 use datafusion::common::{Result, exec_err};
 use forebay_udfs::buffer_pool;
+use futures::future::join_all;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
+use super::first_reads::FirstReads;
+use crate::objects::StoreError;
 use crate::source::error::{FileChange, SourceError};
+use crate::source::input::InputFile;
 use crate::task;
 
 /// Maximum size of an image file in bytes. A larger file is an error of the file's row.
@@ -30,7 +33,9 @@ const FILES_PER_READER: usize = 4;
 /// A file to read into a fetched column.
 #[derive(Debug)]
 pub(super) struct Wish {
-    pub(super) path: PathBuf,
+    /// Index of the file in the source.
+    pub(super) index: usize,
+    pub(super) file: InputFile,
     pub(super) size: u64,
 }
 
@@ -48,7 +53,10 @@ impl Wish {
 
 /// Reads files concurrently into one column. A file that cannot be read becomes an empty value, and
 /// the returned list has its index in `wishes` and the cause.
-pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usize, String)>)> {
+pub(super) async fn read_all(
+    wishes: Vec<Wish>,
+    first_reads: &FirstReads,
+) -> Result<(BinaryArray, Vec<(usize, String)>)> {
     let total: u64 = wishes.iter().map(|wish| wish.room() as u64).sum();
     if total > MAX_FETCH_BYTES {
         return exec_err!(
@@ -70,8 +78,8 @@ pub(super) async fn read_all(wishes: Vec<Wish>) -> Result<(BinaryArray, Vec<(usi
     // If `rest` still shared the memory of the groups, converting that memory to a column would
     // copy the bytes.
     drop(rest);
-    let parts: Vec<(BytesMut, Vec<(usize, String)>)> = stream::iter(groups)
-        .map(|(group, room)| task::blocking("reading images", move || read_group(&group, room)))
+    let parts: Vec<ReadGroup> = stream::iter(groups)
+        .map(|(group, room)| read_group(group, room, first_reads))
         .buffered(READERS)
         .try_collect()
         .await?;
@@ -114,29 +122,116 @@ fn close_gaps(bytes: &mut Vec<u8>, lengths: &mut [usize], failed: &[(usize, Stri
     bytes.truncate(to);
 }
 
+/// The memory with the bytes of a group of files, and the index in the group and the cause for each
+/// file that could not be read.
+type ReadGroup = (BytesMut, Vec<(usize, String)>);
+
 /// Reads the files of `group` one after the other into `room`, whose size is the sum of the sizes
-/// that the files reserve. Returns `room`, and the index in `group` and the cause for each file
-/// that could not be read.
-fn read_group(group: &[Wish], mut room: BytesMut) -> (BytesMut, Vec<(usize, String)>) {
-    let mut failed = Vec::new();
-    let mut rest = room.as_mut();
-    for (row, wish) in group.iter().enumerate() {
-        let (place, after) = rest.split_at_mut(wish.room());
-        if let Err(cause) = read_file(wish, place) {
-            failed.push((row, cause));
-        }
-        rest = after;
+/// that the files reserve.
+async fn read_group(
+    group: Vec<Wish>,
+    mut room: BytesMut,
+    first_reads: &FirstReads,
+) -> Result<ReadGroup> {
+    if group.iter().any(|wish| wish.file.is_object()) {
+        return read_objects(&group, room, first_reads).await;
     }
-    (room, failed)
+    let read = move || {
+        let mut failed = Vec::new();
+        let mut rest = room.as_mut();
+        for (row, wish) in group.iter().enumerate() {
+            let (place, after) = rest.split_at_mut(wish.room());
+            if let Err(cause) = read_file(wish, place) {
+                failed.push((row, cause));
+            }
+            rest = after;
+        }
+        (room, failed)
+    };
+    task::blocking("reading images", read).await
 }
 
-fn read_file(Wish { path, size }: &Wish, place: &mut [u8]) -> Result<(), String> {
-    if *size > MAX_FILE_BYTES {
-        return Err(format!(
-            "'{}' has {size} bytes, above the limit of {MAX_FILE_BYTES} for an image file",
-            path.display()
-        ));
+/// Reads objects, all of the group at a time.
+///
+/// # Errors
+/// Fails if the store is at fault. If one object is at fault, its row fails.
+async fn read_objects(
+    group: &[Wish],
+    mut room: BytesMut,
+    first_reads: &FirstReads,
+) -> Result<ReadGroup> {
+    let mut rest = room.as_mut();
+    let mut reads = Vec::with_capacity(group.len());
+    for wish in group {
+        let (place, after) = rest.split_at_mut(wish.room());
+        reads.push(read_object(wish, place, first_reads));
+        rest = after;
     }
+    let mut failed = Vec::new();
+    for (row, read) in join_all(reads).await.into_iter().enumerate() {
+        match read {
+            Ok(()) => {}
+            Err(ObjectFailure::Row(cause)) => failed.push((row, cause)),
+            Err(ObjectFailure::Store(error)) => return Err(SourceError::from(error).into()),
+        }
+    }
+    Ok((room, failed))
+}
+
+/// The failure of one read of an object.
+enum ObjectFailure {
+    Row(String),
+    Store(StoreError),
+}
+
+async fn read_object(
+    wish: &Wish,
+    place: &mut [u8],
+    first_reads: &FirstReads,
+) -> std::result::Result<(), ObjectFailure> {
+    let InputFile::Object(object) = &wish.file else {
+        return read_file(wish, place).map_err(ObjectFailure::Row);
+    };
+    check_size(wish).map_err(ObjectFailure::Row)?;
+    if let Some(kept) = first_reads
+        .take(wish.index)
+        .filter(|kept| kept.len() == place.len())
+    {
+        place.copy_from_slice(&kept);
+        return Ok(());
+    }
+    let read = object.whole_into(place).await;
+    if read.is_ok() {
+        first_reads.keep(wish.index, place);
+    }
+    read.map_err(|error| {
+        if error.is_of_object() {
+            ObjectFailure::Row(error.to_string())
+        } else {
+            ObjectFailure::Store(error)
+        }
+    })
+}
+
+fn check_size(Wish { file, size, .. }: &Wish) -> Result<(), String> {
+    if *size <= MAX_FILE_BYTES {
+        return Ok(());
+    }
+    Err(format!(
+        "'{}' has {size} bytes, above the limit of {MAX_FILE_BYTES} for an image file",
+        file.name().display()
+    ))
+}
+
+fn read_file(wish: &Wish, place: &mut [u8]) -> Result<(), String> {
+    check_size(wish)?;
+    let Wish { file, size, .. } = wish;
+    let InputFile::Local(path) = file else {
+        return Err(format!(
+            "'{}' is no file of this machine",
+            file.name().display()
+        ));
+    };
     let unreadable = |error| SourceError::unreadable(path, error).to_string();
     let changed = |now| {
         let change = FileChange::Size { was: *size, now };

@@ -12,7 +12,8 @@ use crate::source::testing::{spec, tree};
 
 async fn open(root: &Path, options: &[(&str, &str)]) -> Result<ImageFolder, String> {
     let spec = spec(forebay_planner::source::Format::ImageFolder, root, options);
-    ImageFolder::open(&spec).await.map_err(|e| e.to_string())
+    let opened = ImageFolder::open(&spec, &ObjectStores::default()).await;
+    opened.map_err(|e| e.to_string())
 }
 
 #[tokio::test]

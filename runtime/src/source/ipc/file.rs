@@ -1,10 +1,8 @@
 //! Reads the parts of an Arrow IPC file: its footer, dictionaries and record batches.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -14,10 +12,11 @@ use arrow::error::ArrowError;
 use arrow::ipc::convert::fb_to_schema;
 use arrow::ipc::reader::{RecordBatchDecoder, read_dictionary, read_footer_length};
 use arrow::ipc::{self, Block, MetadataVersion, root_as_footer};
+use bytes::Bytes;
 
-use super::super::content::{ContentHash, ContentHasher, read_tail};
+use super::super::content::{ContentHash, ContentHasher, extend_tail, read_tail};
 use super::super::error::SourceError;
-use super::super::split_location::open_file;
+use super::super::input::{Input, InputFile};
 use super::check::{self, Checked};
 
 pub(super) const FORMAT: &str = "ARROW";
@@ -29,6 +28,10 @@ const TAIL_BYTES: u64 = 10;
 
 /// Maximum gap in bytes between two wanted buffers that are read together, including the gap.
 const GAP_BYTES: u64 = 64 << 10;
+
+/// Maximum size in bytes of a record batch that is read from an object store as a whole, in one
+/// request, whatever columns are wanted.
+const WHOLE_BYTES: u64 = 256 << 10;
 
 /// Maximum size of a footer in bytes; a larger footer is an error.
 const MAX_FOOTER_BYTES: u64 = 256 << 20;
@@ -45,17 +48,18 @@ pub(super) struct FileLayout {
 }
 
 /// Reads the footer of a file, and returns its layout with the row count of each record batch.
-pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError> {
+pub(super) fn inspect(file: &InputFile) -> Result<(FileLayout, Vec<u64>), SourceError> {
+    let path = &file.name();
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     let unreadable = |error| SourceError::unreadable(path, error);
-    let (mut file, size) = open_file(path)?;
-    let mut magic = [0; MAGIC.len()];
+    let (mut file, size) = file.open()?;
     if size < TAIL_BYTES + MAGIC.len() as u64 {
         return Err(damaged("it is too short".to_owned()));
     }
-    file.read_exact(&mut magic).map_err(unreadable)?;
-    check_magic(&magic).map_err(|cause| damaged(cause.to_owned()))?;
+    // Of a small file that is an object, this reads all.
     let mut tail = read_tail(&mut file, size, 0).map_err(unreadable)?;
+    let magic = file.read_at(0, MAGIC.len() as u64).map_err(unreadable)?;
+    check_magic(&magic).map_err(|cause| damaged(cause.to_owned()))?;
     let end = tail.last_chunk().copied().unwrap_or_default();
     let length = read_footer_length(end).map_err(|_| {
         damaged("it does not end as an Arrow IPC file; it may be cut off".to_owned())
@@ -67,7 +71,7 @@ pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError
     }
     let needed = length + TAIL_BYTES;
     if needed > tail.len() as u64 {
-        tail = read_tail(&mut file, size, needed).map_err(unreadable)?;
+        tail = extend_tail(&mut file, size, needed, tail).map_err(unreadable)?;
     }
     let mut content = ContentHasher::new(FORMAT, "");
     content.update(&tail);
@@ -95,13 +99,11 @@ pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError
         within
             .ok_or_else(|| damaged(format!("a block at byte {at} does not lie within the file")))?;
     }
+    let blocks = layout.dictionaries.iter().chain(&layout.blocks);
+    let headers: Vec<Range<u64>> = blocks.map(metadata_range).collect();
+    file.fetch(&headers).map_err(unreadable)?;
     for block in &layout.dictionaries {
-        let metadata = read_at(
-            &mut file,
-            block.offset() as u64,
-            block.metaDataLength() as u64,
-        )
-        .map_err(unreadable)?;
+        let metadata = read_metadata(&mut file, block).map_err(unreadable)?;
         check::parse(&metadata)
             .and_then(|message| {
                 check::dictionary(&message, &layout.schema, body_bytes(block)).map(drop)
@@ -110,12 +112,7 @@ pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError
     }
     let mut rows = Vec::with_capacity(layout.blocks.len());
     for (index, block) in layout.blocks.iter().enumerate() {
-        let metadata = read_at(
-            &mut file,
-            block.offset() as u64,
-            block.metaDataLength() as u64,
-        )
-        .map_err(unreadable)?;
+        let metadata = read_metadata(&mut file, block).map_err(unreadable)?;
         let checked = check::parse(&metadata)
             .and_then(|message| {
                 Ok(check::record_batch(&message, &layout.schema, body_bytes(block))?.1)
@@ -129,9 +126,9 @@ pub(super) fn inspect(path: &Path) -> Result<(FileLayout, Vec<u64>), SourceError
 }
 
 /// Checks that a file begins as an Arrow IPC file.
-fn check_magic(magic: &[u8; MAGIC.len()]) -> Result<(), &'static str> {
+fn check_magic(magic: &[u8]) -> Result<(), &'static str> {
     match magic {
-        MAGIC => Ok(()),
+        magic if magic == MAGIC => Ok(()),
         [0xff, 0xff, 0xff, 0xff, ..] => {
             Err("it holds an Arrow stream; write the file format (also called Feather 2) instead")
         }
@@ -160,19 +157,22 @@ fn body_bytes(block: &Block) -> u64 {
     u64::try_from(block.bodyLength()).unwrap_or(0)
 }
 
-/// Reads `length` bytes of a file, from the offset `start`. The caller has checked that the range
-/// lies within the file.
-fn read_at(file: &mut File, start: u64, length: u64) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length as usize];
-    file.seek(SeekFrom::Start(start))?;
-    file.read_exact(&mut bytes)?;
-    Ok(bytes)
+/// Returns the byte range of a block's metadata. The caller has checked that it lies within the
+/// file.
+fn metadata_range(block: &Block) -> Range<u64> {
+    let start = block.offset() as u64;
+    start..start + block.metaDataLength() as u64
+}
+
+fn read_metadata(file: &mut Input, block: &Block) -> std::io::Result<Bytes> {
+    let range = metadata_range(block);
+    file.read_at(range.start, range.end - range.start)
 }
 
 /// Returns the body of a block with only the buffers of `columns` read; other bytes, except small
 /// gaps between these buffers, are zero and take no memory.
 fn read_body(
-    file: &mut File,
+    file: &mut Input,
     block: &Block,
     checked: &Checked,
     columns: &[usize],
@@ -195,6 +195,8 @@ fn read_body(
             _ => ranges.push(buffer.clone()),
         }
     }
+    let in_file = |range: &Range<u64>| body + range.start..body + range.end;
+    file.fetch(&ranges.iter().map(in_file).collect::<Vec<_>>())?;
     for range in ranges {
         file.seek(SeekFrom::Start(body + range.start))?;
         file.read_exact(&mut bytes[range.start as usize..range.end as usize])?;
@@ -231,11 +233,11 @@ pub(super) type Dictionaries = HashMap<i64, ArrayRef>;
 /// Reads the dictionaries of a file.
 pub(super) fn dictionaries(
     layout: &FileLayout,
-    file: &mut File,
+    file: &mut Input,
 ) -> Result<Dictionaries, ArrowError> {
     let mut found = Dictionaries::new();
     for block in &layout.dictionaries {
-        let metadata = read_at(file, block.offset() as u64, block.metaDataLength() as u64)?;
+        let metadata = read_metadata(file, block)?;
         let message = parse(layout, &metadata)?;
         let (dictionary, checked) = check::dictionary(&message, &layout.schema, body_bytes(block))
             .map_err(ArrowError::IpcError)?;
@@ -258,11 +260,15 @@ pub(super) fn dictionaries(
 pub(super) fn read_batch(
     layout: &FileLayout,
     dictionaries: &Dictionaries,
-    file: &mut File,
+    file: &mut Input,
     block: &Block,
     projection: &[usize],
 ) -> Result<RecordBatch, ArrowError> {
-    let metadata = read_at(file, block.offset() as u64, block.metaDataLength() as u64)?;
+    if block_bytes(block) <= WHOLE_BYTES {
+        let start = block.offset() as u64;
+        file.fetch(std::slice::from_ref(&(start..start + block_bytes(block))))?;
+    }
+    let metadata = read_metadata(file, block)?;
     let message = parse(layout, &metadata)?;
     let (batch, checked) = check::record_batch(&message, &layout.schema, body_bytes(block))
         .map_err(ArrowError::IpcError)?;

@@ -10,7 +10,6 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -22,6 +21,7 @@ use forebay_planner::source::SourceSpec;
 use super::content::ContentHash;
 use super::error::SourceError;
 use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::input::InputFile;
 use super::listing::{WantedFiles, list};
 use super::options::SourceOptions;
 use super::plain::{merged_schema, plain_batch, plain_schema};
@@ -29,6 +29,7 @@ use super::reader::{SourceReader, boxed};
 use super::split_location::SplitLocation;
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
+use crate::objects::ObjectStores;
 use cache::DictionaryCache;
 use file::{FORMAT, FileLayout};
 
@@ -39,12 +40,12 @@ pub(super) static READER: SourceReader = SourceReader {
         strict: false,
     },
     options: &[],
-    open: |spec| boxed(open(spec)),
+    open: |spec, stores| boxed(open(spec, stores)),
 };
 
 /// Opens Arrow IPC files, and reads the footer of each file and the header of each record batch.
 /// The format has no options.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+pub(crate) async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
@@ -52,16 +53,13 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
         )
         .into());
     }
-    let listing = list(&spec.location, &READER.files).await?;
-    let found = inspect_all(&listing, FORMAT, |listed| {
-        Ok(file::inspect(&listed.absolute)?)
-    })
-    .await?;
+    let listing = list(&spec.location, &READER.files, stores).await?;
+    let found = inspect_all(&listing, FORMAT, |listed| Ok(file::inspect(&listed.file)?)).await?;
     let mut files = Vec::with_capacity(found.len());
     let mut layouts = Vec::with_capacity(found.len());
     for ((layout, rows), listed) in found.into_iter().zip(&listing.files) {
         let splits = splits_of(&layout, &rows).ok_or_else(|| {
-            SourceError::damaged(&listed.absolute, FORMAT, "its row counts overflow")
+            SourceError::damaged(&listed.file.name(), FORMAT, "its row counts overflow")
         })?;
         let content = layout.content;
         files.push(FileRows { content, splits });
@@ -139,8 +137,8 @@ impl IpcReader {
 }
 
 impl SplitReader for IpcReader {
-    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
-        Ok(file::inspect(path)?.0.content)
+    fn content(&self, file: &InputFile) -> Result<ContentHash, SourceError> {
+        Ok(file::inspect(file)?.0.content)
     }
 
     fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {

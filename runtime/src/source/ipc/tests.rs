@@ -1,4 +1,5 @@
 use std::fs::{self, File};
+use std::path::Path;
 
 use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int64Array, StringArray};
 use arrow::compute::concat_batches;

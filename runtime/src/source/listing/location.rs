@@ -38,14 +38,8 @@ pub(super) fn local_path(location: &str) -> Result<PathBuf, SourceError> {
     if location.contains('\0') {
         return Err(bad("it holds a NUL character"));
     }
-    let Some((scheme, _)) = location.split_once("://") else {
+    if !location.contains("://") {
         return Ok(PathBuf::from(location));
-    };
-    if !scheme.eq_ignore_ascii_case("file") {
-        return Err(SourceError::Scheme {
-            location: location.to_owned(),
-            scheme: scheme.to_owned(),
-        });
     }
     // In a URL, `?` would begin the query, but in a location `?` is part of a glob.
     let url = Url::parse(&location.replace('?', "%3F")).map_err(|e| bad(&e.to_string()))?;

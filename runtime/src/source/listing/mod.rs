@@ -1,4 +1,4 @@
-//! Finds the files of a location on this machine: a file, a folder or a glob.
+//! Finds the files of a location: a file, a folder or a glob, on this machine or in an object store.
 //!
 //! Symbolic links are followed, because data sets are often assembled from links. A link whose
 //! target does not exist, or is a folder that contains the link, is an error: the files that the
@@ -6,38 +6,39 @@
 //! folder.
 
 mod filter;
+mod found;
 mod location;
+mod objects;
 mod place;
 #[cfg(test)]
 mod tests;
 mod walk;
 mod wanted;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::error::SourceError;
+use super::input::InputFile;
+use crate::objects::{ObjectStores, is_object_url};
 use filter::{EntryFilter, GLOB_CHARACTERS, split_glob};
+pub(crate) use found::Listing;
+use found::{check_name, folder_listing, glob_listing};
 use location::{folder_of, is_absent, local_path, missing};
 pub(crate) use place::FilePlace;
+use walk::walk;
 pub(crate) use walk::{Listed, modified};
-use walk::{Walked, walk};
 pub(crate) use wanted::WantedFiles;
-use wanted::archive_hint;
-
-/// The files of a location.
-#[derive(Debug)]
-pub(crate) struct Listing {
-    /// The folder to which the relative paths of the files refer.
-    pub(crate) root: PathBuf,
-    /// Files, sorted by relative path (in the order of bytes).
-    pub(crate) files: Vec<Listed>,
-    /// Relative paths of the symbolic links to folders that were followed.
-    pub(crate) links: Vec<String>,
-}
 
 /// Lists the files of a location. It is an error if the location does not exist, no file matches, a
-/// folder cannot be read, or the scheme of a URL is not supported.
-pub(crate) async fn list(location: &str, wanted: &WantedFiles) -> Result<Listing, SourceError> {
+/// folder or store cannot be read, or the scheme of a URL is not supported.
+pub(crate) async fn list(
+    location: &str,
+    wanted: &WantedFiles,
+    stores: &ObjectStores,
+) -> Result<Listing, SourceError> {
+    if is_object_url(location) {
+        return objects::list(location, wanted, stores).await;
+    }
     let path = local_path(location)?;
     match std::fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => list_folder(location, &path, wanted).await,
@@ -70,18 +71,11 @@ fn single_file(
             location: location.to_owned(),
             cause: "its file name is not UTF-8; rename the file".to_owned(),
         })?;
-    if wanted.strict && !wanted.has_extension(name) {
-        return Err(SourceError::Empty(format!(
-            "'{location}' is no {} file: expected a folder, a glob, or a name that ends in {}{}",
-            wanted.noun,
-            wanted.extension_list(),
-            archive_hint(name)
-        )));
-    }
+    check_name(location, name, wanted)?;
     let root = folder_of(path);
     let file = Listed {
         relative: name.to_owned(),
-        absolute: path.to_path_buf(),
+        file: InputFile::Local(path.to_path_buf()),
         size: meta.len(),
         modified: modified(meta),
     };
@@ -97,27 +91,8 @@ async fn list_folder(
     root: &Path,
     wanted: &WantedFiles,
 ) -> Result<Listing, SourceError> {
-    let Walked { mut files, links } = walk(root, EntryFilter::Folder(*wanted)).await?;
-    let other = files.first().map(|file| file.relative.clone());
-    files.retain(|file| wanted.has_extension(&file.relative));
-    if files.is_empty() {
-        let WantedFiles { noun, .. } = wanted;
-        let extensions = wanted.extension_list();
-        return Err(SourceError::Empty(match other {
-            None => {
-                format!("the folder '{location}' is empty: put {noun} files ({extensions}) into it")
-            }
-            Some(other) => format!(
-                "no {noun} file in the folder '{location}': expected names that end in {extensions}, found for example '{other}'{}",
-                archive_hint(&other)
-            ),
-        }));
-    }
-    Ok(Listing {
-        root: root.to_path_buf(),
-        files,
-        links,
-    })
+    let walked = walk(root, EntryFilter::Folder(*wanted)).await?;
+    folder_listing(location, root.to_path_buf(), walked, wanted)
 }
 
 async fn list_glob(
@@ -132,23 +107,6 @@ async fn list_glob(
         Err(error) if is_absent(&error) => return Err(missing(&root.to_string_lossy())),
         Err(error) => return Err(SourceError::unreadable(&root, error)),
     }
-    let Walked { mut files, links } = walk(&root, filter).await?;
-    let other = files.first().map(|file| file.relative.clone());
-    if wanted.strict {
-        files.retain(|file| wanted.has_extension(&file.relative));
-    }
-    if files.is_empty() {
-        return Err(SourceError::Empty(match other {
-            Some(other) => format!(
-                "no {} file matches '{location}': expected names that end in {}, found for example '{other}'{}",
-                wanted.noun,
-                wanted.extension_list(),
-                archive_hint(&other)
-            ),
-            None => format!(
-                "no file matches '{location}' (`*` and `?` stay within a folder, `**` crosses folders)"
-            ),
-        }));
-    }
-    Ok(Listing { root, files, links })
+    let walked = walk(&root, filter).await?;
+    glob_listing(location, root, walked, wanted)
 }

@@ -5,6 +5,7 @@ use std::fs;
 use url::Url;
 
 use super::*;
+use crate::objects::testing::recorded;
 
 const CSV: WantedFiles = WantedFiles {
     noun: "CSV",
@@ -23,7 +24,7 @@ fn tree(names: &[&str]) -> tempfile::TempDir {
 }
 
 async fn names(location: &str) -> Result<Vec<String>, String> {
-    list(location, &CSV)
+    list(location, &CSV, &ObjectStores::default())
         .await
         .map(|l| l.files.into_iter().map(|f| f.relative).collect())
         .map_err(|e| e.to_string())
@@ -50,10 +51,12 @@ async fn a_folder_is_listed_in_the_order_of_relative_paths() {
 #[tokio::test]
 async fn absolute_paths_open_the_files_that_were_listed() {
     let dir = tree(&["ä ö%20#1/x y.csv", "p?q.csv", "k[1].csv"]);
-    let found = list(dir.path().to_str().unwrap(), &CSV).await.unwrap();
+    let stores = ObjectStores::default();
+    let found = list(dir.path().to_str().unwrap(), &CSV, &stores);
+    let found = found.await.unwrap();
     assert_eq!(found.files.len(), 3);
     for file in found.files {
-        assert_eq!(fs::read_to_string(&file.absolute).unwrap(), file.relative);
+        assert_eq!(fs::read_to_string(file.file.name()).unwrap(), file.relative);
         assert_eq!(file.size, file.relative.len() as u64);
     }
     // A file whose name contains glob characters can be named literally.
@@ -117,11 +120,10 @@ async fn what_is_not_there_is_said_with_what_to_do() {
             .unwrap_err()
             .contains("no file or folder 'no/such'")
     );
+    let error = names("ftp://host/x").await.unwrap_err();
     assert!(
-        names("s3://bucket/x")
-            .await
-            .unwrap_err()
-            .contains("not s3://")
+        error.contains("no store has the scheme ftp://") || !cfg!(feature = "object-stores"),
+        "{error}"
     );
     assert!(names("").await.unwrap_err().contains("it is empty"));
     assert!(names("a\0b").await.unwrap_err().contains("NUL"));
@@ -203,6 +205,61 @@ async fn what_is_named_like_a_file_and_is_none_is_an_error() {
         assert!(
             error.contains("in/pipe.csv' is neither a file nor a folder"),
             "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn objects_are_listed_like_files() {
+    let (stores, store) = recorded(&[
+        ("t/b.csv", b"b"),
+        ("t/a/z.CSV", b"z"),
+        ("t/a b.csv", b"a"),
+        ("t/.hidden.csv", b"h"),
+        ("t/_tmp/x.csv", b"x"),
+        ("t/n.txt", b"n"),
+        ("t.csv", b"t"),
+        ("plain", b"p"),
+    ])
+    .await;
+    let names = async |location: &str| -> Result<Vec<String>, String> {
+        let listed = list(location, &CSV, &stores).await;
+        let listed = listed.map_err(|error| error.to_string())?;
+        let requests = store.take();
+        assert!(
+            requests.iter().all(|of| of.is_head || of.is_list),
+            "{requests:?}"
+        );
+        assert!(requests.len() <= 2, "{requests:?}");
+        Ok(listed.files.into_iter().map(|file| file.relative).collect())
+    };
+    for (location, expected) in [
+        ("s3://b/t", vec!["a b.csv", "a/z.CSV", "b.csv"]),
+        ("s3://b/t/", vec!["a b.csv", "a/z.CSV", "b.csv"]),
+        ("s3://b/t/*.csv", vec!["a b.csv", "b.csv"]),
+        ("s3://b/t/**/*.[cC]??", vec!["a b.csv", "a/z.CSV", "b.csv"]),
+        ("s3://b/*.csv", vec!["t.csv"]),
+        ("s3://b", vec!["t.csv", "t/a b.csv", "t/a/z.CSV", "t/b.csv"]),
+        ("s3://b/t/a%20b.csv", vec!["a b.csv"]),
+        ("s3://b/t.csv", vec!["t.csv"]),
+        ("s3://b/plain", vec!["plain"]),
+    ] {
+        assert_eq!(names(location).await.unwrap(), expected, "{location}");
+    }
+    for (location, part) in [
+        ("s3://b/none", "no object 's3://b/none', and none below it"),
+        ("s3://b/none.csv", "no object"),
+        (
+            "s3://b/t/a/*.parquet",
+            "no file matches 's3://b/t/a/*.parquet'",
+        ),
+        ("s3://b/t/n.txt/", "no object"),
+        ("s3://user:secret@b/t", "leave it out"),
+    ] {
+        let error = names(location).await.unwrap_err();
+        assert!(
+            error.contains(part) && !error.contains("secret"),
+            "{location}: {error}"
         );
     }
 }

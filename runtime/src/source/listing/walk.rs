@@ -1,21 +1,22 @@
 //! Walks through a folder to list its files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use walkdir::WalkDir;
 
 use super::super::error::SourceError;
+use super::super::input::InputFile;
 use super::filter::EntryFilter;
 use crate::task;
 
 /// A file that a listing found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Listed {
     /// Path relative to the listing's root, with `/` as separator.
     pub(crate) relative: String,
-    /// Path by which the file is opened.
-    pub(crate) absolute: PathBuf,
+    /// The file, which can be opened.
+    pub(crate) file: InputFile,
     /// Size in bytes.
     pub(crate) size: u64,
     /// Time of the last change in nanoseconds since 1970; `None` when unknown.
@@ -109,7 +110,7 @@ pub(super) fn walk_blocking(root: &Path, filter: &EntryFilter) -> Result<Walked,
             relative,
             size: meta.len(),
             modified: modified(&meta),
-            absolute: entry.into_path(),
+            file: InputFile::Local(entry.into_path()),
         });
     }
     files.sort_unstable_by(|a, b| a.relative.cmp(&b.relative));

@@ -3,15 +3,18 @@
 //! Without the check, the `parquet` crate reserves memory for as many pages as an offset index
 //! states.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader,
 };
+use parquet::file::reader::{ChunkReader, Length};
 
+use super::super::input::SharedInput;
 use super::thrift::{Field, Thrift};
 
 /// Maximum size in bytes of a page index. A larger page index is not read, so no pages are pruned.
@@ -27,20 +30,52 @@ const PAGE_FIELDS: i64 = 3;
 /// Returns the footer with the file's page index; `None` when the file has no page index, or an
 /// unsound one.
 pub(super) fn with_index(
-    file: &File,
+    file: &SharedInput,
     size: u64,
     footer: &Arc<ParquetMetaData>,
 ) -> Option<ParquetMetaData> {
-    check(file, size, footer)?;
+    let index = check(file, size, footer)?;
     let mut reader = ParquetMetaDataReader::new_with_metadata(footer.as_ref().clone())
         .with_page_index_policy(PageIndexPolicy::Optional);
-    reader.read_page_indexes(file).ok()?;
+    reader.read_page_indexes(&index).ok()?;
     reader.finish().ok()
 }
 
-/// Checks the page indexes of all column chunks. Returns `None` when any index is not sound, or
-/// when the file has no index.
-fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
+/// The bytes of a file from the start of its first page index to the end of the last.
+struct IndexBytes {
+    start: u64,
+    bytes: Bytes,
+    /// Size of the file in bytes.
+    size: u64,
+}
+
+impl Length for IndexBytes {
+    fn len(&self) -> u64 {
+        self.size
+    }
+}
+
+impl ChunkReader for IndexBytes {
+    type T = Cursor<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        let end = self.start + self.bytes.len() as u64;
+        let length = end.saturating_sub(start) as usize;
+        Ok(Cursor::new(self.get_bytes(start, length)?))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        let skip = { start.checked_sub(self.start) }.and_then(|skip| usize::try_from(skip).ok());
+        let range = skip.and_then(|skip| Some(skip..skip.checked_add(length)?));
+        let range = range.filter(|range| range.end <= self.bytes.len());
+        let outside = || ParquetError::EOF("a page index lies outside of the indexes".to_owned());
+        Ok(self.bytes.slice(range.ok_or_else(outside)?))
+    }
+}
+
+/// Reads and checks the page indexes of all column chunks. Returns `None` when any index is not
+/// sound, or when the file has no index.
+fn check(file: &SharedInput, size: u64, footer: &ParquetMetaData) -> Option<IndexBytes> {
     let columns = || footer.row_groups().iter().flat_map(|group| group.columns());
     let mut whole: Option<Range<u64>> = None;
     for range in columns().flat_map(ranges).flatten() {
@@ -55,9 +90,7 @@ fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
     let whole = whole.filter(|whole| {
         whole.end <= size && whole.end.saturating_sub(whole.start) <= MAX_INDEX_BYTES
     })?;
-    let mut bytes = vec![0; (whole.end - whole.start) as usize];
-    file.seek(SeekFrom::Start(whole.start)).ok()?;
-    file.read_exact(&mut bytes).ok()?;
+    let bytes = { file.read_at(whole.start, whole.end - whole.start) }.ok()?;
     let part = |range: Range<u64>| {
         let (start, end) = (range.start - whole.start, range.end - whole.start);
         bytes.get(start as usize..end as usize)
@@ -72,7 +105,8 @@ fn check(mut file: &File, size: u64, footer: &ParquetMetaData) -> Option<()> {
             index.fields(|index, _, field| index.pass(field)).ok()?;
         }
     }
-    Some(())
+    let start = whole.start;
+    Some(IndexBytes { start, bytes, size })
 }
 
 /// Returns the byte ranges of the offset index and of the column index of a column chunk. A range
@@ -90,7 +124,7 @@ fn ranges(column: &ColumnChunkMetaData) -> [Option<Option<Range<u64>>>; 2] {
     })
 }
 
-fn offset_index(index: &mut Thrift<'_>) -> Result<(), String> {
+fn offset_index(index: &mut Thrift<'_>) -> std::result::Result<(), String> {
     index.fields(|index, id, field| {
         let Field::Structs(pages) = field else {
             return index.pass(field);

@@ -5,6 +5,7 @@
 
 mod footer;
 mod index;
+mod indexed;
 mod pages;
 mod prune;
 mod rows;
@@ -13,11 +14,9 @@ mod tests;
 mod thrift;
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use bytes::Bytes;
@@ -35,16 +34,19 @@ use parquet::file::metadata::{
     RowGroupMetaData,
 };
 
-use super::content::{ContentHash, ContentHasher, read_tail};
+use super::content::{ContentHash, ContentHasher, extend_tail, read_tail};
 use super::error::SourceError;
 use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::input::{Input, InputFile, SharedInput};
 use super::listing::{WantedFiles, list};
 use super::options::SourceOptions;
 use super::plain::{merged_schema, plain_batch, plain_schema};
 use super::reader::{SourceReader, boxed};
-use super::split_location::{SplitLocation, open_file};
+use super::split_location::SplitLocation;
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
+use crate::objects::ObjectStores;
+use indexed::IndexedFooters;
 use pages::Pages;
 use prune::KeptRows;
 
@@ -64,11 +66,11 @@ pub(super) static READER: SourceReader = SourceReader {
         strict: false,
     },
     options: &[],
-    open: |spec| boxed(open(spec)),
+    open: |spec, stores| boxed(open(spec, stores)),
 };
 
 /// Opens Parquet files and reads their footers. The format has no options.
-pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
+pub(crate) async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         return Err(SourceError::Schema(
@@ -76,8 +78,8 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
         )
         .into());
     }
-    let listing = list(&spec.location, &READER.files).await?;
-    let found = inspect_all(&listing, FORMAT, |file| Ok(inspect(&file.absolute)?)).await?;
+    let listing = list(&spec.location, &READER.files, stores).await?;
+    let found = inspect_all(&listing, FORMAT, |file| Ok(inspect(&file.file)?)).await?;
     let schema = merged_schema(
         FORMAT,
         listing
@@ -98,7 +100,7 @@ pub(crate) async fn open(spec: &SourceSpec) -> Result<FileSource> {
     let reader = Arc::new(ParquetReader {
         schema: Arc::clone(&schema),
         footers,
-        indexed: Mutex::default(),
+        indexed: IndexedFooters::default(),
     });
     Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
@@ -110,18 +112,16 @@ struct Inspected {
     footer: Arc<ParquetMetaData>,
 }
 
-fn inspect(path: &Path) -> Result<Inspected, SourceError> {
+fn inspect(file: &InputFile) -> Result<Inspected, SourceError> {
+    let path = &file.name();
     let damaged = |cause: &dyn ToString| SourceError::damaged(path, FORMAT, cause.to_string());
-    let (mut file, size) = open_file(path)?;
+    let (mut file, size) = file.open()?;
     let tail = tail_with_footer(&mut file, size);
-    let tail = Bytes::from(tail.map_err(|error| SourceError::unreadable(path, error))?);
+    let tail = tail.map_err(|error| SourceError::unreadable(path, error))?;
     footer::check(&tail, size).map_err(|cause| damaged(&cause))?;
     let mut content = ContentHasher::new(FORMAT, "");
     content.update(&tail);
-    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
-    let footer = reader.try_parse_sized(&tail, size);
-    let footer = footer.and_then(|()| reader.finish());
-    let footer = footer.map_err(|e| damaged(&e))?;
+    let footer = parsed_footer(&tail, size).map_err(|e| damaged(&e))?;
     let described = footer.file_metadata();
     let stored = parquet_to_arrow_schema(described.schema_descr(), described.key_value_metadata())
         .map_err(|e| damaged(&e))?;
@@ -165,7 +165,7 @@ fn inspect(path: &Path) -> Result<Inspected, SourceError> {
 }
 
 /// Reads the end of a file of `size` bytes, which includes the whole footer.
-fn tail_with_footer(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
+fn tail_with_footer(file: &mut Input, size: u64) -> io::Result<Bytes> {
     let tail = read_tail(file, size, 0)?;
     let end = tail
         .last_chunk()
@@ -174,15 +174,16 @@ fn tail_with_footer(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let footer = end.map_or(0, |end| end.metadata_length() as u64);
     let needed = footer.saturating_add(FOOTER_SIZE as u64).min(size);
     if (tail.len() as u64..MAX_FOOTER_BYTES).contains(&needed) {
-        return read_tail(file, size, needed);
+        return extend_tail(file, size, needed, tail);
     }
     Ok(tail)
 }
 
-fn read_footer(file: &File) -> parquet::errors::Result<ParquetMetaData> {
-    ParquetMetaDataReader::new()
-        .with_page_index_policy(PageIndexPolicy::Skip)
-        .parse_and_finish(file)
+/// Parses the footer in `tail`, the end of a file of `size` bytes.
+fn parsed_footer(tail: &Bytes, size: u64) -> parquet::errors::Result<ParquetMetaData> {
+    let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Skip);
+    reader.try_parse_sized(tail, size)?;
+    reader.finish()
 }
 
 #[derive(Debug)]
@@ -191,9 +192,7 @@ struct ParquetReader {
     /// The footer of each file; `None` for a footer that did not fit into [`FOOTER_CACHE_BYTES`]
     /// together with the footers before.
     footers: Vec<Option<Arc<ParquetMetaData>>>,
-    /// Index of the file that was last read with pruning, and the footer of that file with its page
-    /// index.
-    indexed: Mutex<Option<(usize, Arc<ParquetMetaData>)>>,
+    indexed: IndexedFooters,
 }
 
 impl ParquetReader {
@@ -202,53 +201,62 @@ impl ParquetReader {
     fn footer(
         &self,
         place: &SplitLocation,
-        file: &File,
+        file: &SharedInput,
         prune: bool,
     ) -> Result<Arc<ParquetMetaData>> {
         if prune {
-            let mut indexed = self.indexed.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, footer)) = indexed.as_ref().filter(|(of, _)| *of == place.file) {
+            let indexed = self.indexed.of(place.file);
+            if let Some(footer) = indexed.get() {
                 return Ok(Arc::clone(footer));
             }
             let footer = self.plain_footer(place, file)?;
             // A file whose page index is not sound can still be read without its index.
-            let footer = index::with_index(file, place.size, &footer).map_or(footer, Arc::new);
-            *indexed = Some((place.file, Arc::clone(&footer)));
-            return Ok(footer);
+            let with_index =
+                || index::with_index(file, place.size, &footer).map_or(footer, Arc::new);
+            return Ok(Arc::clone(indexed.get_or_init(with_index)));
         }
         self.plain_footer(place, file)
     }
 
     /// Returns the footer of a file, without the page index of the file.
-    fn plain_footer(&self, place: &SplitLocation, file: &File) -> Result<Arc<ParquetMetaData>> {
+    fn plain_footer(
+        &self,
+        place: &SplitLocation,
+        file: &SharedInput,
+    ) -> Result<Arc<ParquetMetaData>> {
         if let Some(Some(footer)) = self.footers.get(place.file) {
             return Ok(Arc::clone(footer));
         }
-        let footer = read_footer(file);
+        let tail = file.with(|file| tail_with_footer(file, place.size));
+        let tail = tail.map_err(|error| SourceError::unreadable(&place.path, error))?;
+        let footer = parsed_footer(&tail, place.size);
         let damaged = |e| SourceError::damaged(&place.path, FORMAT, e);
         Ok(Arc::new(footer.map_err(damaged)?))
     }
 }
 
 impl SplitReader for ParquetReader {
-    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
-        Ok(inspect(path)?.rows.content)
+    fn content(&self, file: &InputFile) -> Result<ContentHash, SourceError> {
+        Ok(inspect(file)?.rows.content)
     }
 
     fn read(&self, place: &SplitLocation, scan: &Scan, emit: &Emit) -> Result<()> {
         let damaged = |cause: String| SourceError::damaged(&place.path, FORMAT, cause);
-        let file = place.open()?;
+        let file = SharedInput::new(place.open()?, place.size);
         let mut footer = self.footer(place, &file, scan.prune.is_some())?;
-        // The file may have been replaced by another file of the same size.
-        let group = footer.row_groups().get(place.split);
-        let Some(group) = group.filter(|g| u64::try_from(g.num_rows()) == Ok(place.rows.rows))
-        else {
-            return Err(damaged(
-                "its row groups are not those that it had when the source was opened".to_owned(),
-            )
-            .into());
-        };
-        let checked = check_pages(place, &file, &footer, group, scan).map_err(damaged)?;
+        let group = listed_group(place, &footer).map_err(damaged)?;
+        if let Some(predicate) = &scan.prune
+            && prune::is_excluded(&footer, place, &self.schema, predicate)
+        {
+            return Ok(());
+        }
+        let columns = scanned_columns(group, scan);
+        let chunks: Vec<Range<u64>> = { columns.iter() }
+            .filter_map(|&leaf| pages::byte_range(group.column(leaf), place.size))
+            .collect();
+        file.fetch(&chunks)
+            .map_err(|error| SourceError::unreadable(&place.path, error))?;
+        let checked = check_pages(place, &file, &footer, group, &columns).map_err(damaged)?;
         if !checked.is_index_sound {
             footer = self.footer(place, &file, false)?;
         }
@@ -315,6 +323,20 @@ impl SplitReader for ParquetReader {
     }
 }
 
+/// Returns the row group at `place`. Fails if its number of rows has changed, because the file may
+/// have been replaced by another file of the same size.
+fn listed_group<'a>(
+    place: &SplitLocation,
+    footer: &'a ParquetMetaData,
+) -> std::result::Result<&'a RowGroupMetaData, String> {
+    let group = footer.row_groups().get(place.split);
+    group
+        .filter(|group| u64::try_from(group.num_rows()) == Ok(place.rows.rows))
+        .ok_or_else(|| {
+            "its row groups are not those that it had when the source was opened".to_owned()
+        })
+}
+
 /// The result of checking the Parquet pages that a scan reads.
 struct CheckedPages {
     /// False when the page index does not describe the pages of the file. The scan then does not
@@ -324,14 +346,8 @@ struct CheckedPages {
     batch_rows: usize,
 }
 
-/// Checks the pages of all columns that a scan reads, or uses for pruning.
-fn check_pages(
-    place: &SplitLocation,
-    file: &File,
-    footer: &ParquetMetaData,
-    group: &RowGroupMetaData,
-    scan: &Scan,
-) -> Result<CheckedPages, String> {
+/// Returns the leaf columns that a scan reads, or uses for pruning.
+fn scanned_columns(group: &RowGroupMetaData, scan: &Scan) -> Vec<usize> {
     let mut roots: HashSet<usize> = scan.projection.iter().copied().collect();
     if let Some(predicate) = &scan.prune {
         roots.extend(
@@ -340,6 +356,19 @@ fn check_pages(
                 .map(|column| column.index()),
         );
     }
+    let is_scanned =
+        |leaf: &usize| roots.contains(&group.schema_descr().get_column_root_idx(*leaf));
+    (0..group.num_columns()).filter(is_scanned).collect()
+}
+
+/// Checks the pages of the leaf columns in `columns`.
+fn check_pages(
+    place: &SplitLocation,
+    file: &SharedInput,
+    footer: &ParquetMetaData,
+    group: &RowGroupMetaData,
+    columns: &[usize],
+) -> Result<CheckedPages, String> {
     let index = footer
         .offset_index()
         .and_then(|index| index.get(place.split));
@@ -347,10 +376,8 @@ fn check_pages(
         is_index_sound: true,
         batch_rows: usize::MAX,
     };
-    for (leaf, column) in group.columns().iter().enumerate() {
-        if !roots.contains(&group.schema_descr().get_column_root_idx(leaf)) {
-            continue;
-        }
+    for &leaf in columns {
+        let column = group.column(leaf);
         let pages = Pages::check(file, place.size, column, place.rows.rows).map_err(|cause| {
             let name = column.column_path();
             format!("row group {}, column '{name}': {cause}", place.split)

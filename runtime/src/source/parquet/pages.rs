@@ -4,8 +4,7 @@
 //! the decompressed size in a page header, the number of values in a dictionary, and the number of
 //! lengths in a delta encoding.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding, Type};
@@ -14,6 +13,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use super::super::input::SharedInput;
 use super::rows;
 use super::thrift::{Field, Thrift};
 
@@ -87,22 +87,16 @@ impl Pages {
     /// Reads and checks the page headers of a column chunk. `size` is the size of the file in
     /// bytes, and `rows` is the number of rows in the row group.
     pub(super) fn check(
-        file: &File,
+        file: &SharedInput,
         size: u64,
         column: &ColumnChunkMetaData,
         rows: u64,
     ) -> Result<Self, String> {
-        let offset = column
-            .dictionary_page_offset()
-            .unwrap_or(column.data_page_offset());
-        let range = u64::try_from(offset)
-            .ok()
-            .zip(u64::try_from(column.compressed_size()).ok());
-        let range = range.and_then(|(start, bytes)| Some(start..start.checked_add(bytes)?));
-        let range = range.filter(|range| range.end <= size).ok_or_else(|| {
+        let range = byte_range(column, size).ok_or_else(|| {
             format!(
-                "its {} bytes at {offset} do not lie within the file",
-                column.compressed_size()
+                "its {} bytes at {} do not lie within the file",
+                column.compressed_size(),
+                offset(column)
             )
         })?;
         let stored = range.end - range.start;
@@ -171,6 +165,20 @@ impl Pages {
     }
 }
 
+/// Returns the offset of a column chunk, as the footer states it.
+fn offset(column: &ColumnChunkMetaData) -> i64 {
+    { column.dictionary_page_offset() }.unwrap_or_else(|| column.data_page_offset())
+}
+
+/// Returns the byte range of a column chunk; `None` if it does not lie within the file of `size`
+/// bytes.
+pub(super) fn byte_range(column: &ColumnChunkMetaData, size: u64) -> Option<Range<u64>> {
+    let start = u64::try_from(offset(column)).ok()?;
+    let bytes = u64::try_from(column.compressed_size()).ok()?;
+    let range = start..start.checked_add(bytes)?;
+    (range.end <= size).then_some(range)
+}
+
 /// Checks that `length`, which a file states, is neither negative nor above `most`, and returns
 /// `length`.
 fn stated(length: i64, most: u64) -> Result<u64, String> {
@@ -182,14 +190,12 @@ fn stated(length: i64, most: u64) -> Result<u64, String> {
 
 /// Reads the page header at the byte offset `at`, which ends before `end`. Returns the header and
 /// its length in bytes.
-fn header(mut file: &File, at: u64, end: u64) -> Result<(PageHeader, u64), String> {
+fn header(file: &SharedInput, at: u64, end: u64) -> Result<(PageHeader, u64), String> {
     let mut window = HEADER_BYTES;
     loop {
         let length = window.min(end - at);
-        let mut bytes = vec![0; length as usize];
-        let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
-        file.seek(SeekFrom::Start(at)).map_err(unreadable)?;
-        file.read_exact(&mut bytes).map_err(unreadable)?;
+        let bytes = file.read_at(at, length);
+        let bytes = bytes.map_err(|error| format!("it cannot be read: {error}"))?;
         let mut thrift = Thrift::new(&bytes);
         match parse(&mut thrift) {
             Ok(header) => return Ok((header, length - thrift.left() as u64)),
@@ -315,11 +321,10 @@ const fn has_delta_lengths(encoding: i64) -> bool {
 
 /// Decompresses the pages of a column chunk, to check the numbers of lengths that their delta
 /// encodings state.
-fn check_deltas(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<(), String> {
+fn check_deltas(file: &SharedInput, column: &ColumnChunkMetaData, rows: u64) -> Result<(), String> {
     let failed = |error: parquet::errors::ParquetError| error.to_string();
-    let file = file.try_clone().map_err(|error| error.to_string())?;
-    let mut reader =
-        SerializedPageReader::new(Arc::new(file), column, rows as usize, None).map_err(failed)?;
+    let mut reader = SerializedPageReader::new(Arc::new(file.clone()), column, rows as usize, None)
+        .map_err(failed)?;
     while let Some(page) = reader.get_next_page().map_err(failed)? {
         let encoding = page.encoding();
         if !matches!(

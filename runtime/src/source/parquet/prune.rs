@@ -8,7 +8,6 @@
 //! and unsigned numbers wrongly.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -23,8 +22,9 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection};
 use parquet::arrow::parquet_column;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
+use super::super::input::SharedInput;
 use super::super::split_location::SplitLocation;
 
 /// Maximum size in bytes of a Bloom filter that is read. Larger Bloom filters are not used.
@@ -44,7 +44,7 @@ pub(super) enum KeptRows {
 /// Returns the rows of the row group at `place` for which `predicate` may be true. The column
 /// indices in `predicate` refer to `schema`, which is not projected.
 pub(super) fn kept_rows(
-    builder: &ParquetRecordBatchReaderBuilder<File>,
+    builder: &ParquetRecordBatchReaderBuilder<SharedInput>,
     place: &SplitLocation,
     schema: &SchemaRef,
     predicate: &Arc<dyn PhysicalExpr>,
@@ -52,14 +52,9 @@ pub(super) fn kept_rows(
     let Some(group) = builder.metadata().row_groups().get(place.split) else {
         return KeptRows::All;
     };
-    let sound: Vec<_> = split_conjunction(predicate)
-        .into_iter()
-        .filter(|conjunct| is_sound(conjunct, schema, group))
-        .map(Arc::clone)
-        .collect();
-    if sound.is_empty() {
+    let Some(sound) = sound_part(predicate, schema, group) else {
         return KeptRows::All;
-    }
+    };
     // Damaged statistics can make the libraries panic. In that case all rows are read, and reading
     // reports damage if the rows themselves are damaged.
     let attempt = catch_unwind(AssertUnwindSafe(|| access(builder, place, schema, sound)));
@@ -68,6 +63,40 @@ pub(super) fn kept_rows(
         Ok(Some(RowGroupAccess::Selection(selection))) => KeptRows::Some(selection),
         _ => KeptRows::All,
     }
+}
+
+/// True when the statistics of the row group at `place` say that `predicate` is true for none of its
+/// rows. Nothing is read for it.
+pub(super) fn is_excluded(
+    footer: &ParquetMetaData,
+    place: &SplitLocation,
+    schema: &SchemaRef,
+    predicate: &Arc<dyn PhysicalExpr>,
+) -> bool {
+    let Some(group) = footer.row_groups().get(place.split) else {
+        return false;
+    };
+    let Some(predicate) = sound_part(predicate, schema, group) else {
+        return false;
+    };
+    let attempt = AssertUnwindSafe(|| {
+        let pruning = pruning(&predicate, schema)?;
+        let filter = by_statistics(footer, place, schema, &pruning, &metrics(place));
+        Some(filter.remaining_row_group_count() == 0)
+    });
+    matches!(catch_unwind(attempt), Ok(Some(true)))
+}
+
+/// Returns the conjuncts of `predicate` that may be used for pruning; `None` if there are none.
+fn sound_part(
+    predicate: &Arc<dyn PhysicalExpr>,
+    schema: &SchemaRef,
+    group: &RowGroupMetaData,
+) -> Option<Arc<dyn PhysicalExpr>> {
+    let conjuncts = split_conjunction(predicate).into_iter();
+    let sound = conjuncts.filter(|conjunct| is_sound(conjunct, schema, group));
+    let sound: Vec<_> = sound.map(Arc::clone).collect();
+    (!sound.is_empty()).then(|| conjunction(sound))
 }
 
 fn is_sound(
@@ -102,45 +131,62 @@ fn has_sound_type(data_type: &DataType) -> bool {
 }
 
 fn access(
-    builder: &ParquetRecordBatchReaderBuilder<File>,
+    builder: &ParquetRecordBatchReaderBuilder<SharedInput>,
     place: &SplitLocation,
     schema: &SchemaRef,
-    conjuncts: Vec<Arc<dyn PhysicalExpr>>,
+    predicate: Arc<dyn PhysicalExpr>,
 ) -> Option<RowGroupAccess> {
     let metadata = builder.metadata();
-    let predicate = conjunction(conjuncts);
-    let pruning = PruningPredicateBuilder::new()
-        .with_file_schema(Arc::clone(schema))
-        .try_build(Arc::clone(&predicate))
-        .ok()?;
-    let name = place.path.to_string_lossy();
-    let metrics = ParquetFileMetrics::new(0, &name, &ExecutionPlanMetricsSet::new());
+    let pruning = pruning(&predicate, schema)?;
+    let metrics = metrics(place);
+    let mut filter = by_statistics(metadata, place, schema, &pruning, &metrics);
+    let mut blooms = vec![BloomFilterStatistics::new(); metadata.num_row_groups()];
+    blooms[place.split] = bloom_filters(builder, place, schema, &pruning);
+    filter.prune_by_bloom_filters(&pruning, &metrics, &blooms);
+    let plan = PagePruningAccessPlanFilter::new(&predicate, Arc::clone(schema))
+        .prune_plan_with_page_index(
+            filter.build(),
+            schema,
+            builder.parquet_schema(),
+            metadata,
+            &metrics,
+        );
+    plan.into_inner().into_iter().nth(place.split)
+}
 
+fn pruning(predicate: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> Option<PruningPredicate> {
+    let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema));
+    builder.try_build(Arc::clone(predicate)).ok()
+}
+
+fn metrics(place: &SplitLocation) -> ParquetFileMetrics {
+    let name = place.path.to_string_lossy();
+    ParquetFileMetrics::new(0, &name, &ExecutionPlanMetricsSet::new())
+}
+
+/// Returns a plan that reads the row group at `place`, or nothing if its statistics exclude it.
+fn by_statistics(
+    metadata: &ParquetMetaData,
+    place: &SplitLocation,
+    schema: &SchemaRef,
+    pruning: &PruningPredicate,
+    metrics: &ParquetFileMetrics,
+) -> RowGroupAccessPlanFilter {
     let mut plan = ParquetAccessPlan::new_none(metadata.num_row_groups());
     plan.scan(place.split);
     let mut filter = RowGroupAccessPlanFilter::new(plan);
     filter.prune_by_statistics(
         schema,
-        builder.parquet_schema(),
+        metadata.file_metadata().schema_descr(),
         metadata.row_groups(),
-        &pruning,
-        &metrics,
+        pruning,
+        metrics,
     );
-    if !filter.is_empty() {
-        let mut blooms = vec![BloomFilterStatistics::new(); metadata.num_row_groups()];
-        blooms[place.split] = bloom_filters(builder, place, schema, &pruning);
-        filter.prune_by_bloom_filters(&pruning, &metrics, &blooms);
-    }
-    let mut plan = filter.build();
-    if !plan.is_empty() {
-        plan = PagePruningAccessPlanFilter::new(&predicate, Arc::clone(schema))
-            .prune_plan_with_page_index(plan, schema, builder.parquet_schema(), metadata, &metrics);
-    }
-    plan.into_inner().into_iter().nth(place.split)
+    filter
 }
 
 fn bloom_filters(
-    builder: &ParquetRecordBatchReaderBuilder<File>,
+    builder: &ParquetRecordBatchReaderBuilder<SharedInput>,
     place: &SplitLocation,
     schema: &SchemaRef,
     pruning: &PruningPredicate,

@@ -4,7 +4,6 @@
 //! batch holds whole rows. The encoding of levels is described in the Parquet format under "Run
 //! Length Encoding / Bit-Packing Hybrid".
 
-use std::fs::File;
 use std::sync::Arc;
 
 use parquet::basic::Encoding;
@@ -12,15 +11,19 @@ use parquet::column::page::{Page, PageReader};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
+use super::super::input::SharedInput;
 use super::thrift::Thrift;
 
 /// Returns the number of values in the largest row of a column chunk. Decompresses one page at a
 /// time.
-pub(super) fn largest(file: &File, column: &ColumnChunkMetaData, rows: u64) -> Result<u64, String> {
+pub(super) fn largest(
+    file: &SharedInput,
+    column: &ColumnChunkMetaData,
+    rows: u64,
+) -> Result<u64, String> {
     let failed = |error: parquet::errors::ParquetError| error.to_string();
-    let file = file.try_clone().map_err(|error| error.to_string())?;
-    let mut reader =
-        SerializedPageReader::new(Arc::new(file), column, rows as usize, None).map_err(failed)?;
+    let mut reader = SerializedPageReader::new(Arc::new(file.clone()), column, rows as usize, None)
+        .map_err(failed)?;
     let mut counts = LevelCounts::default();
     while let Some(page) = reader.get_next_page().map_err(failed)? {
         let values = u64::from(page.num_values());

@@ -1,11 +1,11 @@
 //! Reads the file of a tar archive, which may be compressed by gzip.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 
 use flate2::read::MultiGzDecoder;
 
 use super::super::content::{ContentHash, ContentHasher, HashedRead, read_tail};
+use super::super::input::Input;
 
 const READ_BYTES: usize = 16 << 10;
 
@@ -27,15 +27,15 @@ pub(in crate::source) struct Archive {
 
 #[derive(Debug)]
 enum ArchiveInput {
-    Plain { file: BufReader<File>, size: u64 },
-    Compressed(Box<MultiGzDecoder<BufReader<HashedRead<File>>>>),
+    Plain { file: BufReader<Input>, size: u64 },
+    Compressed(Box<MultiGzDecoder<BufReader<HashedRead<Input>>>>),
 }
 
 impl Archive {
     /// Starts to read the archive in a file of `size` bytes. The file counts as compressed if its
     /// first bytes are those of gzip; its name does not matter.
     pub(in crate::source) fn new(
-        mut file: File,
+        mut file: Input,
         size: u64,
         hasher: ContentHasher,
     ) -> io::Result<Self> {
@@ -43,15 +43,23 @@ impl Archive {
         let start = GZIP_MAGIC.len() as u64;
         { &mut file }.take(start).read_to_end(&mut magic)?;
         file.rewind()?;
-        let input = if magic == GZIP_MAGIC {
-            let file = HashedRead::new(file, hasher);
-            let file = BufReader::with_capacity(READ_BYTES, file);
-            ArchiveInput::Compressed(Box::new(MultiGzDecoder::new(file)))
-        } else {
-            let file = BufReader::with_capacity(READ_BYTES, file);
-            ArchiveInput::Plain { file, size }
-        };
+        if magic != GZIP_MAGIC {
+            return Ok(Self::plain(file, size));
+        }
+        file.read_only(0..size)?;
+        let file = HashedRead::new(file, hasher);
+        let file = BufReader::with_capacity(READ_BYTES, file);
+        let input = ArchiveInput::Compressed(Box::new(MultiGzDecoder::new(file)));
         Ok(Self { input, at: 0 })
+    }
+
+    /// Starts to read the archive in a file of `size` bytes, which is not compressed.
+    pub(in crate::source) fn plain(file: Input, size: u64) -> Self {
+        let file = BufReader::with_capacity(READ_BYTES, file);
+        Self {
+            input: ArchiveInput::Plain { file, size },
+            at: 0,
+        }
     }
 
     pub(in crate::source) const fn is_compressed(&self) -> bool {

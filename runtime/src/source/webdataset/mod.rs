@@ -17,7 +17,7 @@ mod tests;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -28,14 +28,16 @@ use forebay_planner::source::SourceSpec;
 use super::content::{ContentHash, ContentHasher};
 use super::error::SourceError;
 use super::file_source::{FileRows, FileSource, SplitReader, inspect_all};
+use super::input::{InputFile, KeptBytes, fetch_all};
 use super::listing::{WantedFiles, list};
 use super::options::SourceOptions;
 use super::reader::{SourceReader, boxed};
-use super::split_location::{SplitLocation, open_file};
+use super::split_location::SplitLocation;
 use super::stream::{BATCH_BYTES, BATCH_ROWS, Emit};
 use super::tar::{Archive, TarEntries};
 use super::value_column::ValueColumn;
 use super::{Access, Scan, Split, StoredRows, ValueError};
+use crate::objects::ObjectStores;
 use index::{KEY, MAX_EXTENSIONS, SampleValue, Shard, too_many_extensions};
 
 const FORMAT: &str = "WEBDATASET";
@@ -58,19 +60,19 @@ pub(super) static READER: SourceReader = SourceReader {
         strict: false,
     },
     options: &[],
-    open: |spec| boxed(open(spec)),
+    open: |spec, stores| boxed(open(spec, stores)),
 };
 
 /// Opens shards, and reads the headers of all entries. The format has no options.
-async fn open(spec: &SourceSpec) -> Result<FileSource> {
+async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<FileSource> {
     SourceOptions::new(spec, READER.options)?;
     if spec.columns.is_some() {
         let message =
             "WEBDATASET shards define their columns themselves: leave out the column list";
         return Err(SourceError::Schema(message.to_owned()).into());
     }
-    let listing = list(&spec.location, &READER.files).await?;
-    let scanned = inspect_all(&listing, FORMAT, |file| Ok(scan(&file.absolute)?)).await?;
+    let listing = list(&spec.location, &READER.files, stores).await?;
+    let scanned = inspect_all(&listing, FORMAT, |file| Ok(scan(&file.file)?)).await?;
     let extensions: BTreeSet<&str> = scanned
         .iter()
         .flat_map(|(_, shard)| shard.extensions.iter().map(String::as_str))
@@ -107,11 +109,12 @@ fn type_of(extension: &str) -> DataType {
 
 /// Reads the headers of the entries in a shard. Returns the shard's splits with its content hash,
 /// and its index.
-fn scan(path: &Path) -> Result<(FileRows, Shard), SourceError> {
+fn scan(file: &InputFile) -> Result<(FileRows, Shard), SourceError> {
+    let path = &file.name();
     let damaged = |cause: String| SourceError::damaged(path, FORMAT, cause);
     let unreadable = |error| SourceError::unreadable(path, error);
     let hasher = ContentHasher::new(FORMAT, "");
-    let (file, size) = open_file(path)?;
+    let (file, size) = file.open()?;
     let archive = Archive::new(file, size, hasher.clone()).map_err(unreadable)?;
     let mut shard = Shard::new(archive.is_compressed());
     let mut entries = TarEntries::new(archive, hasher);
@@ -215,8 +218,20 @@ impl Samples {
     }
 }
 
-fn open_archive(place: &SplitLocation) -> Result<Archive, SourceError> {
-    let archive = Archive::new(place.open()?, place.size, ContentHasher::new(FORMAT, ""));
+/// Opens a shard. Of an object, `kept` has the bytes that will be read.
+fn open_archive(
+    place: &SplitLocation,
+    shard: &Shard,
+    kept: Option<&Arc<KeptBytes>>,
+) -> Result<Archive, SourceError> {
+    let mut file = place.open()?;
+    if let Some(kept) = kept {
+        file.use_kept(kept);
+    }
+    if !shard.is_compressed {
+        return Ok(Archive::plain(file, place.size));
+    }
+    let archive = Archive::new(file, place.size, ContentHasher::new(FORMAT, ""));
     archive.map_err(|error| SourceError::unreadable(&place.path, error))
 }
 
@@ -228,6 +243,33 @@ struct ShardReader {
 }
 
 impl ShardReader {
+    /// Fetches the projected values of `rows` from shards that are objects. Returns the bytes of
+    /// each shard.
+    fn fetched(
+        &self,
+        places: &BTreeMap<u32, SplitLocation>,
+        rows: &[(u32, u64)],
+        projection: &[usize],
+    ) -> Result<BTreeMap<u32, Arc<KeptBytes>>> {
+        let mut ranges: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
+        for (file, row) in rows {
+            let (shard, (_, values)) = self.sample(*file as usize, *row)?;
+            if shard.is_compressed || !places[file].input.is_object() {
+                continue;
+            }
+            let is_wanted = |value: &&SampleValue| {
+                projection.contains(&shard.columns[value.extension])
+                    && value.size <= MAX_VALUE_BYTES
+            };
+            let of_row = values.iter().filter(is_wanted);
+            let of_row = of_row.map(|value| value.offset..value.offset + value.size);
+            ranges.entry(*file).or_default().extend(of_row);
+        }
+        let wanted =
+            { ranges.into_iter() }.map(|(file, ranges)| (file, &places[&file].input, ranges));
+        Ok(fetch_all(wanted.collect())?)
+    }
+
     fn sample(&self, file: usize, row: u64) -> Result<(&Shard, (&str, &[SampleValue]))> {
         let shard = self.shards.get(file);
         let found = shard.and_then(|shard| Some((shard, shard.sample(row)?)));
@@ -236,8 +278,8 @@ impl ShardReader {
 }
 
 impl SplitReader for ShardReader {
-    fn content(&self, path: &Path) -> Result<ContentHash, SourceError> {
-        Ok(scan(path)?.0.content)
+    fn content(&self, file: &InputFile) -> Result<ContentHash, SourceError> {
+        Ok(scan(file)?.0.content)
     }
 
     fn access(&self) -> Access {
@@ -252,7 +294,13 @@ impl SplitReader for ShardReader {
         let Split {
             first_row, rows, ..
         } = place.rows;
-        let mut archive = open_archive(place)?;
+        let file = u32::try_from(place.file).unwrap_or(u32::MAX);
+        let places = BTreeMap::from([(file, place.clone())]);
+        let numbers: Vec<(u32, u64)> = (first_row..first_row + rows)
+            .map(|row| (file, row))
+            .collect();
+        let kept = self.fetched(&places, &numbers, &scan.projection)?;
+        let mut archive = open_archive(place, &self.shards[place.file], kept.get(&file))?;
         let mut first = first_row;
         let mut samples = Samples::new(&self.schema, &scan.projection)?;
         for row in first_row..first_row + rows {
@@ -280,6 +328,7 @@ impl SplitReader for ShardReader {
         rows: &[(u32, u64)],
         projection: &[usize],
     ) -> Result<(RecordBatch, Vec<ValueError>)> {
+        let kept = self.fetched(places, rows, projection)?;
         let mut archives: BTreeMap<u32, Archive> = BTreeMap::new();
         let mut samples = Samples::new(&self.schema, projection)?;
         let mut errors = Vec::new();
@@ -291,7 +340,7 @@ impl SplitReader for ShardReader {
             }
             let archive = match archives.entry(*file) {
                 Entry::Occupied(open) => open.into_mut(),
-                Entry::Vacant(vacant) => vacant.insert(open_archive(place)?),
+                Entry::Vacant(vacant) => vacant.insert(open_archive(place, shard, kept.get(file))?),
             };
             samples.push(shard, sample, archive, |column, cause| {
                 let cause = SourceError::damaged(&place.path, FORMAT, cause).to_string();

@@ -307,7 +307,7 @@ async fn a_column_list_and_options_are_refused() {
     );
     let mut spec = crate::source::testing::spec(Format::WebDataset, &path, &[]);
     spec.columns = Some(Arc::new(Schema::empty()));
-    let error = crate::source::FileResolver
+    let error = crate::source::FileResolver::default()
         .open(&spec)
         .await
         .unwrap_err()

@@ -2,6 +2,21 @@
 
 use super::*;
 
+/// Opens a file of this machine.
+fn shared(path: &Path) -> SharedInput {
+    let (input, size) = InputFile::Local(path.to_path_buf()).open().unwrap();
+    SharedInput::new(input, size)
+}
+
+/// Reads the footer of a file, without its page index.
+fn footer_of(path: &Path) -> ParquetMetaData {
+    let size = fs::metadata(path).unwrap().len();
+    let tail = shared(path)
+        .with(|file| tail_with_footer(file, size))
+        .unwrap();
+    parsed_footer(&tail, size).unwrap()
+}
+
 /// Copies the file at `path`, with the first occurrence of `found` overwritten by `other`. Returns
 /// the number of rows in the copy, after reading all columns.
 async fn with_bytes(path: &Path, found: &[u8], other: &[u8]) -> Result<usize, String> {
@@ -101,7 +116,7 @@ async fn an_offset_index_of_other_pages_is_not_used() {
     let path = dir.path().join("t.parquet");
     write(&path, &table(0));
     let sound = fs::read(&path).unwrap();
-    let footer = read_footer(&File::open(&path).unwrap()).unwrap();
+    let footer = footer_of(&path);
     let column = footer.row_group(1).column(0);
     let start = column.offset_index_offset().unwrap() as usize;
     let length = column.offset_index_length().unwrap() as usize;
@@ -153,11 +168,15 @@ async fn rows_of_lists_are_bounded_and_not_their_number() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.parquet");
     let batch_rows = || {
-        let file = File::open(&path).unwrap();
-        let size = file.metadata().unwrap().len();
-        let footer = read_footer(&file).unwrap();
+        let size = fs::metadata(&path).unwrap().len();
+        let footer = footer_of(&path);
         let group = footer.row_group(0);
-        let checked = Pages::check(&file, size, group.column(0), group.num_rows() as u64);
+        let checked = Pages::check(
+            &shared(&path),
+            size,
+            group.column(0),
+            group.num_rows() as u64,
+        );
         checked.map(|pages| pages.batch_rows)
     };
     write_lists(&path, &[100; 700]);
@@ -250,9 +269,9 @@ async fn an_offset_index_of_more_pages_than_bytes_is_not_read() {
     let path = dir.path().join("t.parquet");
     write(&path, &table(0));
     let sound = fs::read(&path).unwrap();
-    let footer = Arc::new(read_footer(&File::open(&path).unwrap()).unwrap());
+    let footer = Arc::new(footer_of(&path));
     let size = sound.len() as u64;
-    let with_index = || index::with_index(&File::open(&path).unwrap(), size, &footer);
+    let with_index = || index::with_index(&shared(&path), size, &footer);
     assert!(with_index().unwrap().offset_index().is_some());
     let column = footer.row_group(1).column(0);
     let start = column.offset_index_offset().unwrap() as usize;

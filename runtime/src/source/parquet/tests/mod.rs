@@ -1,6 +1,6 @@
 mod hostile;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use arrow::array::{

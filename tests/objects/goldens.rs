@@ -1,0 +1,67 @@
+//! The corpus of the golden test over S3: the plans, streams, tokens and errors of files.
+//!
+//! `FOREBAY_OBJECTS=all` runs all pipelines; otherwise some of them run.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::corpus::{Pipeline, corpus};
+use crate::data::Data;
+use crate::golden::{Golden, Goldens};
+use crate::observe;
+use crate::server::{BUCKET, Server};
+
+/// Number of pipelines that run concurrently.
+const WORKERS: usize = 4;
+/// One of this number of pipelines runs, unless all do.
+const SAMPLE: usize = 12;
+
+fn pipelines() -> Vec<Pipeline> {
+    let all = std::env::var("FOREBAY_OBJECTS").is_ok_and(|value| value == "all");
+    let step = if all { 1 } else { SAMPLE };
+    corpus().into_iter().step_by(step).collect()
+}
+
+fn recorded(pipelines: &[Pipeline], data: &Data) -> Vec<Golden> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(pipeline) = pipelines.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let golden = observe::observed(pipeline, data);
+            done.lock().unwrap().push(golden);
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..WORKERS).for_each(|_| drop(scope.spawn(work)));
+    });
+    done.into_inner().unwrap()
+}
+
+fn equal_to_files(faults: u64) {
+    let data = Data::new();
+    let server = std::sync::Arc::new(Server::new(&data.dir()));
+    server.fail(faults);
+    let of_sessions = std::sync::Arc::clone(&server);
+    let data = data.served(&format!("s3://{BUCKET}"), move || of_sessions.session());
+    let pipelines = pipelines();
+    let found = Goldens::new(recorded(&pipelines, &data));
+    let seen = server.take();
+    let failed = seen.iter().filter(|seen| seen.is_fault).count();
+    assert_eq!(failed > 0, faults > 0);
+    let differences = found.differences_of_some();
+    assert!(
+        differences.is_empty(),
+        "{} differences:\n{}",
+        differences.len(),
+        differences.join("\n\n")
+    );
+}
+
+#[test]
+fn pipelines_over_s3_equal_those_over_files() {
+    equal_to_files(0);
+}
+
+#[test]
+fn pipelines_over_a_failing_s3_equal_those_over_files() {
+    equal_to_files(10);
+}

@@ -1,0 +1,156 @@
+//! Tests of the requests that sources send, and of their bytes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use forebay::{Batch, RunConfig, Session};
+use tempfile::TempDir;
+
+use crate::common::{digest, parquet, photos, table};
+use crate::server::{BUCKET, Seen, Server};
+
+/// A bucket whose files `write` writes.
+pub(crate) fn bucket(write: impl FnOnce(PathBuf)) -> (TempDir, Server) {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join(BUCKET);
+    fs::create_dir(&folder).unwrap();
+    write(folder.clone());
+    let server = Server::new(&folder);
+    (root, server)
+}
+
+/// Runs the pipeline `p` that `sql` defines, to its end.
+pub(crate) async fn run(session: &Session, sql: &str) -> Result<Vec<Batch>, String> {
+    session.load(sql).await.map_err(|error| error.to_string())?;
+    let run = session.run("p", RunConfig::default()).await;
+    let mut run = run.map_err(|error| error.to_string())?;
+    let mut batches = Vec::new();
+    while let Some(batch) = run.next().await {
+        batches.push(batch.map_err(|error| error.to_string())?);
+    }
+    Ok(batches)
+}
+
+/// Returns the digest of the pipeline over the files and over the bucket, and the requests.
+async fn both(root: &TempDir, server: &Server, sql: &str) -> (String, String, Vec<Seen>) {
+    let at = |data: &str| sql.replace("{data}", data);
+    let folder = root.path().join(BUCKET);
+    let files = run(&Session::new(), &at(folder.to_str().unwrap()))
+        .await
+        .unwrap();
+    let objects = run(&server.session(), &at("s3://bucket")).await.unwrap();
+    (digest(&files), digest(&objects), server.take())
+}
+
+/// Returns how often each range of each object was requested.
+fn gets(seen: &[Seen]) -> BTreeMap<(String, Option<String>), usize> {
+    let mut gets = BTreeMap::new();
+    for of in seen.iter().filter(|of| of.method == "GET" && !of.is_list) {
+        *gets.entry((of.key.clone(), of.range.clone())).or_insert(0) += 1;
+    }
+    gets
+}
+
+fn bytes(seen: &[Seen]) -> u64 {
+    let gets = seen.iter().filter(|of| of.method == "GET" && !of.is_list);
+    gets.map(|of| of.bytes).sum()
+}
+
+fn listings(seen: &[Seen]) -> usize {
+    seen.iter().filter(|of| of.is_list).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_photo_is_requested_once() {
+    let (root, server) = bucket(|folder| photos(&folder.join("photos"), 90, 3));
+    let sql = "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION '{data}/photos';
+        CREATE PIPELINE p AS SELECT path, label, random_hflip(resize(decode_image(image), 8, 8)) AS x
+        FROM photos SHUFFLE WITHIN 50 ROWS SEED 3 BATCH 7";
+    let (files, objects, seen) = both(&root, &server, sql).await;
+    assert_eq!(files, objects);
+    let gets = gets(&seen);
+    assert_eq!(gets.len(), 90);
+    assert!(
+        gets.iter()
+            .all(|((_, range), count)| range.is_none() && *count == 1),
+        "{gets:?}"
+    );
+    assert_eq!((listings(&seen), seen.len()), (1, 91));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn footers_are_read_once_and_row_groups_that_are_excluded_never() {
+    let (root, server) = bucket(|folder| {
+        fs::create_dir(folder.join("t")).unwrap();
+        for (name, start) in [("a", 0), ("b", 3000)] {
+            let rows = table(6000).slice(start, 3000);
+            parquet(&folder.join(format!("t/{name}.parquet")), &rows, 500);
+        }
+    });
+    let sql = "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{data}/t';
+        CREATE PIPELINE p AS SELECT * FROM t SHUFFLE WITHIN 1000 ROWS BATCH 100 REPEAT 2
+        OPTIONS (optimize = 'off')";
+    let (files, objects, seen) = both(&root, &server, sql).await;
+    assert_eq!(files, objects);
+    let sizes =
+        ["t/a.parquet", "t/b.parquet"].map(|key| fs::metadata(server.file(key)).unwrap().len());
+    for (key, size) in ["t/a.parquet", "t/b.parquet"].into_iter().zip(sizes) {
+        let end = format!("-{}", size - 1);
+        let is_tail = |of: &&Seen| {
+            of.key == key && of.range.as_ref().is_none_or(|range| range.ends_with(&end))
+        };
+        assert_eq!(seen.iter().filter(is_tail).count(), 1, "{key}");
+    }
+    // Two epochs, and the ends of the files.
+    let most: u64 = sizes.iter().map(|size| 2 * size + (64 << 10)).sum();
+    assert!(bytes(&seen) <= most, "{} of {most}", bytes(&seen));
+    assert_eq!(listings(&seen), 1);
+
+    // Planning reads some rows, so later epochs tell what an epoch reads: one row group of twelve.
+    let pruned = |epochs: u32| {
+        format!(
+            "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{{data}}/t';
+             CREATE PIPELINE p AS SELECT * FROM t WHERE id >= 5700 BATCH 100 REPEAT {epochs}"
+        )
+    };
+    let (files, objects, once) = both(&root, &server, &pruned(1)).await;
+    assert_eq!(files, objects);
+    let (files, objects, thrice) = both(&root, &server, &pruned(3)).await;
+    assert_eq!(files, objects);
+    let read = bytes(&thrice) - bytes(&once);
+    assert!(
+        read > 0 && read <= 2 * sizes[1] / 6,
+        "{read} of {}",
+        sizes[1]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_is_read_once_to_open_it_and_once_an_epoch() {
+    let (root, server) = bucket(|folder| {
+        let rows = |n: i32| format!("{n},{}\n", "x".repeat(100));
+        let text: String = (0..30_000).map(rows).collect();
+        fs::write(folder.join("t.csv"), format!("id,text\n{text}")).unwrap();
+        let rows = |n: i32| format!("{{\"id\": {n}, \"text\": \"{}\"}}\n", "y".repeat(100));
+        let text: String = (0..30_000).map(rows).collect();
+        fs::write(folder.join("t.json"), text).unwrap();
+    });
+    for (format, file) in [("CSV", "t.csv"), ("JSON", "t.json")] {
+        let sql = format!(
+            "CREATE EXTERNAL TABLE t STORED AS {format} LOCATION '{{data}}/{file}';
+             CREATE PIPELINE p AS SELECT id, text FROM t SHUFFLE WITHIN 9000 ROWS BATCH 1000
+             OPTIONS (optimize = 'off')"
+        );
+        let (files, objects, seen) = both(&root, &server, &sql).await;
+        assert_eq!(files, objects);
+        let size = fs::metadata(server.file(file)).unwrap().len();
+        assert!(
+            bytes(&seen) <= 2 * size,
+            "{file}: {} of {}",
+            bytes(&seen),
+            2 * size
+        );
+        assert!(seen.len() < 12, "{seen:?}");
+    }
+}
