@@ -17,7 +17,7 @@ use super::client_error::{from_failure, from_status};
 use super::connection::{Dialer, authority};
 use super::fetch::{FetchError, fetch};
 use super::lock::lock;
-use super::rpc::ClusterClient;
+use super::rpc::{ClusterClient, await_end};
 use super::security::Credential;
 use super::task;
 use super::wire::{
@@ -208,11 +208,13 @@ impl Shared {
         let submitted = self.scheduler().submit(request).await;
         let mut events = submitted.map_err(|status| from_status(&status))?;
         while let Some(event) = events.message().await.map_err(|s| from_status(&s))? {
-            match event.step {
-                Some(SubmitStep::Finished(location)) => return Ok(location),
-                Some(SubmitStep::Failed(failure)) => return Err(from_failure(failure)),
-                Some(SubmitStep::Started(_)) | None => {}
-            }
+            let outcome = match event.step {
+                Some(SubmitStep::Finished(location)) => Ok(location),
+                Some(SubmitStep::Failed(failure)) => Err(from_failure(failure)),
+                Some(SubmitStep::Started(_)) | None => continue,
+            };
+            await_end(&mut events).await;
+            return outcome;
         }
         Err(EngineError::Unavailable {
             cause: "the scheduler hung up".to_owned(),

@@ -15,6 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use super::lock::lock;
+use super::rpc::await_end;
 use super::security::Credential;
 use super::wire::{ResultEnd, ResultOutcome};
 use crate::engine::{EngineError, LeaseOutput, WorkerId};
@@ -105,6 +106,7 @@ impl Incoming {
         };
         let announced = std::mem::take(&mut message.app_metadata);
         if message.data_header.is_empty() {
+            await_end(&mut self.messages).await;
             *lock(&self.end) = Some(announced);
             return Ok(None);
         }

@@ -2,6 +2,8 @@
 //!
 //! Both sides of the service are written by hand, for the reason given in [`super::wire`].
 
+use std::time::Duration;
+
 use futures::Stream;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -25,6 +27,9 @@ pub(crate) const STATUS: &str = "/forebay.v1.Cluster/Status";
 
 /// Bytes of an answer. The status of a cluster with very many clients is larger than the default.
 const MAX_ANSWER: usize = 64 << 20;
+
+/// Time to wait for the end of a stream that has given all its messages.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The client's side of the service.
 #[derive(Debug, Clone)]
@@ -128,5 +133,18 @@ impl ClusterClient {
             .server_streaming(request, path, codec)
             .await?
             .into_inner())
+    }
+}
+
+/// Waits for the end of a stream that has given all its messages.
+///
+/// A stream that is dropped before its end is reset. If its end is under way then, HTTP/2 counts an
+/// error, and the connection breaks after a thousand of them
+/// (`h2::client::Builder::max_local_error_reset_streams`).
+pub(crate) async fn await_end<T>(messages: &mut Streaming<T>) {
+    // An end that does not come is not worth waiting for.
+    let end = tokio::time::timeout(END_TIMEOUT, messages.message()).await;
+    if !matches!(end, Ok(Ok(None))) {
+        tracing::debug!("a stream did not end after its last message");
     }
 }

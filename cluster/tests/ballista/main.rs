@@ -13,6 +13,7 @@ mod faults;
 mod garbage;
 mod leases;
 mod process;
+mod resets;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../chaos/rng.rs"]
 mod rng;
