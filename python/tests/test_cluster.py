@@ -46,7 +46,6 @@ def test_a_cluster_yields_the_batches_of_this_process(table, photos, cluster):
         assert len(expected) > 8
         assert contents(pipeline.cluster(cluster).run(epochs=2)) == expected
         assert contents(pipeline.run(epochs=2, cluster=cluster)) == expected
-        assert contents(pipeline.run(epochs=2, cluster=fb.Cluster(cluster))) == expected
         # None and a cluster of another pipeline change nothing.
         assert contents(pipeline.cluster(cluster).cluster(None).run(epochs=2)) == expected
 
@@ -118,6 +117,10 @@ def test_a_pipeline_remembers_its_cluster(table, cluster):
     pipeline = stream(table).cluster(cluster).options(on_error="skip")
     assert repr(pipeline).endswith(f".cluster({cluster!r})")
     assert contents(pickle.loads(pickle.dumps(pipeline))) == contents(stream(table))
+
+
+def test_a_description_of_a_cluster_is_as_good_as_its_address(table, cluster):
+    assert contents(stream(table).run(cluster=fb.Cluster(cluster))) == contents(stream(table))
 
 
 def test_the_status_names_the_workers(cluster):

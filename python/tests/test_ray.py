@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import tempfile
 
 import pytest
 
@@ -11,7 +12,18 @@ import forebay as fb
 from forebay import col, fn
 from forebay.ray_actors import Actors
 from forebay.ray_cluster import _STARTED
-from test_cluster import contents, pictures, stream
+from test_cluster import (  # noqa: F401 (the tests run here with this module's fixture `cluster`)
+    contents,
+    pictures,
+    stream,
+    test_a_cluster_yields_the_batches_of_this_process,
+    test_a_folder_that_no_worker_has_is_reported,
+    test_failed_rows_are_those_of_this_process,
+    test_questions_about_a_pipeline_go_to_the_cluster,
+    test_ranks_divide_the_batches_of_a_cluster,
+    test_sql_and_mixes_run_on_a_cluster,
+    test_states_go_from_process_to_cluster_and_back,
+)
 
 ray = pytest.importorskip("ray")
 
@@ -20,14 +32,21 @@ TWO = fb.ray(num_workers=2, num_cpus=0.5)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def local_ray(tmp_path_factory):
+def local_ray():
     """A Ray cluster in processes of this machine."""
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-    folder = tmp_path_factory.mktemp("ray")
     options = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 200 << 20}
-    ray.init(**options, log_to_driver=False, configure_logging=False, _temp_dir=str(folder)[:60])
-    yield
-    ray.shutdown()
+    # The paths of Ray's sockets are long, so that of their folder has to be short.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        ray.init(**options, log_to_driver=False, configure_logging=False, _temp_dir=folder)
+        yield
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cluster(local_ray):
+    """The cluster of the tests of `test_cluster`."""
+    return TWO
 
 
 @pytest.fixture
@@ -45,34 +64,6 @@ def started(cluster) -> Actors:
 def process_of(actors: Actors, index: int) -> int:
     """Returns the id of an actor's process."""
     return ray.get(actors._places[index].handle.__ray_call__.remote(lambda _: os.getpid()))
-
-
-def test_actors_yield_the_batches_of_this_process(table, photos):
-    for pipeline in (stream(table), pictures(photos)):
-        expected = contents(pipeline.run(epochs=2))
-        assert len(expected) > 8
-        assert contents(pipeline.cluster(TWO).run(epochs=2)) == expected
-        assert contents(pipeline.run(epochs=2, cluster=TWO)) == expected
-    assert len(started(TWO).workers()) == 2
-
-
-def test_states_go_from_process_to_actors_and_back(table):
-    pipeline = stream(table)
-    expected, got, state = contents(pipeline), [], None
-    for place in (TWO, None, TWO):
-        batches = pipeline.run(resume=state, cluster=place)
-        got += contents(next(batches) for _ in range(2))
-        state = batches.state_dict()
-        batches.close()
-    got += contents(pipeline.cluster(TWO).run(resume=state))
-    assert got == expected
-
-
-def test_questions_about_a_pipeline_go_to_actors(table):
-    there = stream(table).cluster(TWO)
-    assert there.schema == stream(table).schema
-    assert there.steps(world=2) == stream(table).steps(world=2)
-    assert "Measured" in there.explain(analyze=True)
 
 
 def test_a_killed_actor_changes_nothing(photos, actors):
@@ -100,19 +91,6 @@ def test_actors_that_lost_a_job_get_it_again(table, actors):
     for place in started(actors)._places:
         ray.get(place.handle.__ray_call__.remote(lambda actor: actor.__init__(1, None, [])))
     assert contents(stream(table).cluster(actors)) == expected
-
-
-def test_failed_rows_are_those_of_this_process(tmp_path):
-    (tmp_path / "t.csv").write_text("n\n1\ntwo\n3\n")
-    pipeline = fb.read_csv(tmp_path / "t.csv").select(n=col("n").cast("int64")).batch(1)
-    errors = []
-    for place in (None, TWO):
-        with pytest.raises(fb.DataError) as caught:
-            list(pipeline.run(cluster=place))
-        run = pipeline.options(on_error="skip").run(cluster=place)
-        assert [batch["n"].numpy().tolist() for batch in run] == [[1], [], [3]]
-        errors.append((str(caught.value), caught.value.row, caught.value.column, run.stats().failures))
-    assert errors[0] == errors[1]
 
 
 def test_a_run_that_is_closed_cancels_its_leases(photos, actors):
