@@ -1,11 +1,19 @@
 //! Benchmarks of the engine on tables. The measurements of all contenders alternate in one process.
 //!
 //! `cargo run --release -p forebay-benches` prints medians and ratios. `benches/README.md` lists
-//! the measured values. With the argument `planning`, only planning times are measured.
+//! the measured values. With an argument, one question is answered: `planning` (planning times), `cutting` (the speed at
+//! which segments of a large data set are named), or `leases` (what a cluster costs; with `--features cluster`).
 
 #![expect(clippy::print_stdout, reason = "a program whose output is its answer")]
 
+mod cutting;
+#[cfg(feature = "cluster")]
+mod flight;
+#[cfg(feature = "cluster")]
+mod leases;
 mod planning;
+#[cfg(feature = "cluster")]
+mod process;
 
 use std::error::Error;
 use std::path::Path;
@@ -23,8 +31,21 @@ const ROWS: u64 = 200_000;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
-    if std::env::args().nth(1).as_deref() == Some("planning") {
-        return planning::times(dir.path()).await;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [] => {}
+        ["planning"] => return planning::times(dir.path()).await,
+        ["cutting"] => return cutting::speeds().await,
+        #[cfg(feature = "cluster")]
+        ["leases"] => return leases::costs(dir.path()).await,
+        #[cfg(feature = "cluster")]
+        ["leases", "scheduler"] => return process::scheduler().await,
+        #[cfg(feature = "cluster")]
+        ["leases", "worker", scheduler] => return process::worker(scheduler).await,
+        #[cfg(feature = "cluster")]
+        ["leases", "flight"] => return flight::serve().await,
+        _ => return Err(format!("unknown arguments: {}", arguments.join(" ")).into()),
     }
     let file = dir.path().join("rows.parquet");
     Table {
@@ -148,4 +169,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+/// Returns a field of the kernel's description of a process, in megabytes.
+fn megabytes(process: &str, field: &str) -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = { status.lines() }.find_map(|line| line.strip_prefix(field));
+    let number = line.and_then(|line| line.trim_start_matches(':').split_whitespace().next());
+    Ok(number.ok_or("no such field")?.parse::<u64>()? >> 10)
 }
