@@ -21,6 +21,8 @@ import sys
 import time
 from pathlib import Path
 
+from tf_crop import cropped
+
 os.environ.update(OMP_NUM_THREADS="1", TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS="1",
                   TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
@@ -61,15 +63,7 @@ def tf_data(files):
     mean, std = tf.constant(MEAN), tf.constant(STD)
 
     def one(file):
-        shape = tf.image.extract_jpeg_shape(file)
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            shape, tf.zeros([1, 0, 4]), min_object_covered=0.0, aspect_ratio_range=(3 / 4, 4 / 3),
-            area_range=(0.08, 1.0), max_attempts=10, use_image_if_no_bounding_boxes=True)
-        y, x, _ = tf.unstack(begin)
-        h, w, _ = tf.unstack(size)
-        image = tf.image.decode_and_crop_jpeg(file, tf.stack([y, x, h, w]), channels=3)
-        image = tf.image.resize(image, (224, 224))
-        image = tf.image.random_flip_left_right(image)
+        image = cropped(file)
         return (image / 255.0 - mean) / std
 
     options = tf.data.Options()

@@ -22,6 +22,8 @@ import sys
 import time
 from pathlib import Path
 
+from tf_crop import cropped
+
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", RAY_DEDUP_LOGS="0", RAY_USAGE_STATS_ENABLED="0")
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 FEW, MANY = (int(n) for n in os.environ.get("EPOCHS", "2,12").split(","))
@@ -87,14 +89,7 @@ def tf_data_service(_, folder, end, epochs):
     mean, std = tf.constant(MEAN), tf.constant(STD)
 
     def one(file):
-        shape = tf.image.extract_jpeg_shape(file)
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            shape, tf.zeros([1, 0, 4]), min_object_covered=0.0, aspect_ratio_range=(3 / 4, 4 / 3),
-            area_range=(0.08, 1.0), max_attempts=10, use_image_if_no_bounding_boxes=True)
-        y, x, _ = tf.unstack(begin)
-        h, w, _ = tf.unstack(size)
-        image = tf.image.decode_and_crop_jpeg(file, tf.stack([y, x, h, w]), channels=3)
-        image = tf.image.random_flip_left_right(tf.image.resize(image, (224, 224)))
+        image = cropped(file)
         if end == "u8":
             return tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
         return (image / 255.0 - mean) / std

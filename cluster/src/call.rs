@@ -120,7 +120,7 @@ impl Repetition {
             return Err(ClusterError::Unavailable { away, cause });
         }
         if self.pauses == 0 {
-            tracing::warn!("the scheduler is unavailable, and is asked again: {cause}");
+            tracing::warn!("the cluster is unavailable, and is asked again: {cause}");
         }
         sleep(backoff(settings, self.pauses)).await;
         self.pauses += 1;

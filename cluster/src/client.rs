@@ -1,12 +1,9 @@
 //! The client's side of a run on a cluster: an engine that has workers compute the segments of a
 //! run, and puts their rows in stream order.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, LargeBinaryArray};
-use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::catalog::TableProvider;
 use datafusion::common::exec_datafusion_err;
@@ -27,31 +24,24 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 
 use crate::call::{Call, call as answered};
-use crate::codec::{LeaseCodec, LeaseResults, PoisonPiece};
 use crate::driver;
-use crate::engine::{
-    BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, StreamReport, WorkerId,
-};
-use crate::error::{ClusterError, SendError, lost};
+use crate::engine::{BlobHash, LeaseEngine, LeaseOutput};
+use crate::error::{SendError, lost};
 use crate::host_functions::encode;
+use crate::job_codec::{JobCodec, located};
+use crate::job_leases::JobLeases;
 use crate::job_spec::JobSpec;
-use crate::lease::{Lease, LeaseSummary};
+use crate::lease::LeaseSummary;
 use crate::location::{absolute, absolute_text};
 use crate::message::MessageError;
 use crate::request::{CountRequest, WorkerRequest};
-use crate::rows::{SegmentRows, joined, rows_of};
+use crate::rows::joined;
 use crate::run_cache::RunCache;
-use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece, WindowSettings};
+use crate::window::WindowSettings;
 use crate::work::WorkByWorker;
 
-/// Number of times that a lease is submitted again because the cluster does not store the
-/// description of its job any more.
-const UPLOADS: usize = 3;
 /// Number of segments to which the last steps are applied concurrently.
 const SEGMENTS_AT_ONCE: usize = 2;
-
-/// Target of the records with which a client passes on what functions print on workers.
-pub const PRINTED: &str = "forebay::printed";
 
 /// A cluster, as its clients see it.
 #[derive(Debug, Clone)]
@@ -95,7 +85,10 @@ impl Cluster {
         let functions = PlanMessage::host_functions(compiled)?;
         let functions = match functions.as_slice() {
             [] => None,
-            functions => Some(Bytes::from(encode(functions)?)),
+            functions => {
+                let blob = Bytes::from(encode(functions)?);
+                Some((BlobHash::of(&blob), blob))
+            }
         };
         let mut cluster = self.clone();
         if let Some(limit) = config.memory_limit {
@@ -134,8 +127,9 @@ pub struct ClusterEngine {
     last: Option<Arc<LastSteps>>,
     /// The written plan, encoded.
     plan: Bytes,
-    /// The functions of the host language that the plan calls, encoded; `None` if it calls none.
-    functions: Option<Bytes>,
+    /// The functions of the host language that the plan calls, encoded, with their hash; `None` if it
+    /// calls none.
+    functions: Option<(BlobHash, Bytes)>,
     epochs: Option<u64>,
     /// The cache that workers share; `None` if the plan has no cache point.
     cache: Option<Arc<RunCache>>,
@@ -259,7 +253,7 @@ impl ClusterEngine {
             analyze: self.work.as_ref().map(|work| work.job_number),
             is_cut: self.last.is_some(),
             stream: (*job.name).clone(),
-            functions: self.functions.as_deref().map(BlobHash::of),
+            functions: self.functions.as_ref().map(|(hash, _)| *hash),
             plan: self.plan.to_vec(),
         };
         let spec = Bytes::from(spec.encode()?);
@@ -267,34 +261,8 @@ impl ClusterEngine {
             inner: Arc::clone(&self.cluster.leases),
             job: BlobHash::of(&spec),
             spec,
-            functions: self.functions.clone(),
+            functions: self.functions.as_ref().map(|(_, blob)| blob.clone()),
         })
-    }
-}
-
-/// Adds the file and the row to an error of rows that end the workers that compute them.
-async fn located(
-    error: ClusterError,
-    job: &OpenJob,
-    blamed: &Mutex<Option<SegmentName>>,
-) -> ClusterError {
-    let ClusterError::Poison {
-        rows,
-        workers,
-        cause,
-    } = error
-    else {
-        return error;
-    };
-    let name = blamed.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let described = match name {
-        Some(name) => job.describe(&name).await,
-        None => None,
-    };
-    ClusterError::Poison {
-        rows: described.unwrap_or(rows),
-        workers,
-        cause,
     }
 }
 
@@ -329,154 +297,4 @@ fn described(
         names.insert(spec.location.clone(), name);
     }
     Some((spec, files))
-}
-
-/// Leases of one job. Stores the description of the job in the cluster when a worker misses it.
-#[derive(Clone)]
-struct JobLeases {
-    inner: Arc<dyn LeaseEngine>,
-    job: BlobHash,
-    spec: Bytes,
-    /// The functions of the job, if it calls any.
-    functions: Option<Bytes>,
-}
-
-impl fmt::Debug for JobLeases {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JobLeases({:?})", self.job)
-    }
-}
-
-impl JobLeases {
-    async fn computed(&self, lease: LeaseRequest) -> Result<LeaseOutput, EngineError> {
-        for _ in 0..UPLOADS {
-            let output = self.inner.submit(lease.clone()).await?;
-            match LeaseSummary::decode(&output.summary) {
-                Ok(LeaseSummary::MissingJob) => self.store().await?,
-                Ok(LeaseSummary::Refused(cause)) => return Err(EngineError::Refused { cause }),
-                _ => return Ok(output),
-            }
-        }
-        Err(EngineError::Unavailable {
-            cause: "the cluster does not keep the description of the job".to_owned(),
-        })
-    }
-
-    async fn store(&self) -> Result<(), EngineError> {
-        for blob in self.functions.iter().chain([&self.spec]) {
-            self.inner.put(blob.clone()).await?;
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl LeaseEngine for JobLeases {
-    async fn put(&self, blob: Bytes) -> Result<BlobHash, EngineError> {
-        self.inner.put(blob).await
-    }
-
-    fn submit(&self, lease: LeaseRequest) -> BoxFuture<'static, Result<LeaseOutput, EngineError>> {
-        let leases = self.clone();
-        async move { leases.computed(lease).await }.boxed()
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerId>, EngineError> {
-        self.inner.workers().await
-    }
-
-    fn report(&self, mut report: StreamReport) {
-        report.job = Some(self.job);
-        self.inner.report(report);
-    }
-}
-
-/// Codec of the leases of a job: encodes them, and decodes their rows.
-#[derive(Debug, Clone)]
-struct JobCodec {
-    job: Arc<OpenJob>,
-    /// Schema of the rows that workers send.
-    schema: SchemaRef,
-    hash: BlobHash,
-    cache: Option<Arc<RunCache>>,
-    work: Option<Arc<WorkByWorker>>,
-    /// The rows that end the workers that compute them.
-    blamed: Arc<Mutex<Option<SegmentName>>>,
-}
-
-impl JobCodec {
-    /// Describes a segment to the window of leases.
-    fn described(&self, name: SegmentName) -> SegmentInfo<SegmentName> {
-        let (bytes, work) = self.job.estimate(&name);
-        // Segments of the same window share its staged rows, whatever their job and rank.
-        let data = hash_bytes(self.job.name.snapshot_hash.as_bytes());
-        let window = format!("{:?}", name.first_window());
-        SegmentInfo {
-            bytes,
-            work,
-            affinity: combine(data, hash_bytes(window.as_bytes())),
-            rows: name.rows(),
-            is_divisible: name.rows() > 1,
-            name,
-        }
-    }
-}
-
-impl LeaseCodec for JobCodec {
-    type Segment = SegmentName;
-    type Output = SegmentRows;
-
-    fn encode(&self, segments: &[LeaseSegment<SegmentName>]) -> Bytes {
-        let names = segments.iter().map(|segment| segment.name.clone());
-        let view = self.cache.as_ref().map(|cache| cache.view());
-        let lease = WorkerRequest::Segments(Lease::new(self.hash, names.collect(), view));
-        // An empty payload is no request, so workers refuse it.
-        let encoded = lease
-            .encode()
-            .inspect_err(|error| tracing::error!("{error}"));
-        encoded.map_or_else(|_| Bytes::new(), Bytes::from)
-    }
-
-    fn decode(
-        &self,
-        segments: &[LeaseSegment<SegmentName>],
-        output: LeaseOutput,
-    ) -> Result<LeaseResults<SegmentRows>, String> {
-        let names: Vec<SegmentName> = segments.iter().map(|of| of.name.clone()).collect();
-        let rows = rows_of(&self.job, &self.schema, &names, &output).map_err(|e| message_of(&e))?;
-        if let (Some(of), Some(work)) = (&self.work, rows.work) {
-            of.note(output.worker.clone(), work);
-        }
-        for line in rows.printed.lines() {
-            tracing::info!(target: PRINTED, "{}: {line}", output.worker.0);
-        }
-        if let (Some(of), Some(cache)) = (&self.cache, rows.cache) {
-            of.add(cache);
-        }
-        Ok(LeaseResults {
-            segments: rows.segments,
-            took: rows.took,
-        })
-    }
-
-    fn settle_poison(
-        &self,
-        segment: &SegmentName,
-        poison: PoisonPiece,
-    ) -> Result<SegmentRows, ClusterError> {
-        let mut blamed = self.blamed.lock().unwrap_or_else(PoisonError::into_inner);
-        *blamed = Some(segment.clone());
-        Err(poison.error())
-    }
-
-    fn split(&self, segment: &SegmentName, max_rows: u64) -> Vec<SegmentPiece<SegmentName>> {
-        let pieces = segment
-            .split(max_rows)
-            .into_iter()
-            .map(|name| SegmentPiece {
-                rows: name.rows(),
-                name,
-            });
-        pieces.collect()
-    }
 }

@@ -94,7 +94,7 @@ pub enum EngineError {
     },
     /// The scheduler cannot be reached, or does not know the lease any more. The lease may be
     /// submitted again later.
-    #[error("the scheduler is unavailable: {cause}")]
+    #[error("the cluster is unavailable: {cause}")]
     Unavailable {
         /// The reason.
         cause: String,

@@ -41,7 +41,7 @@ pub enum ClusterError {
     },
     /// The scheduler could not be reached for too long.
     #[error(
-        "the scheduler has been unavailable for {} s: {cause}; check that it runs and listens",
+        "the cluster has been unavailable for {} s: {cause}; check that its scheduler runs and listens",
         away.as_secs()
     )]
     Unavailable {

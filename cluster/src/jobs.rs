@@ -140,7 +140,7 @@ impl Jobs {
         let cell = known.map(|(_, cell)| cell).unwrap_or_default();
         recent.push_back((hash, Arc::clone(&cell)));
         let closed = (recent.len() > OPEN_JOBS).then(|| recent.pop_front());
-        // A job that calls functions ends their processes, and waits for them.
+        // A job that calls functions ends their processes, which takes a while.
         drop(recent);
         drop(closed);
         cell

@@ -13,7 +13,7 @@
 //! | [`job_handler`], [`jobs`], `compute` | a worker's side: opens jobs, and computes the segments of leases |
 //! | `sources`, `source_handler` | a worker's side: opens sources, and reads their rows for clients |
 //! | `cache_handler` | a worker's side: opens the stores of caches |
-//! | [`client`], `rows`, `work` | the client's side: has workers compute the segments of a run, and receives their rows and what is known of their work |
+//! | [`client`], [`job_codec`], `job_leases`, `rows`, `work` | the client's side: has workers compute the segments of a run, and receives their rows and what is known of their work |
 //! | [`resolver`], `remote_source`, `remote_rows`, `location`, `call` | the client's side: has workers open and read the sources of a plan |
 //! | [`cluster_cache`], `run_cache`, `direct` | the client's side: has workers share a cache |
 //! | [`window`] | the client's window of leases, as a state machine |
@@ -37,7 +37,9 @@ pub mod failure;
 pub mod handler;
 pub mod host_functions;
 pub mod in_process;
+pub mod job_codec;
 pub mod job_handler;
+mod job_leases;
 pub mod job_spec;
 pub mod jobs;
 pub mod lease;

@@ -123,7 +123,12 @@ class Plan:
 
 class RayWorker:
     def __new__(
-        cls, threads: int | None, memory_limit: int | str | None, roots: list[tuple[str, str]], interpreter: str
+        cls,
+        threads: int | None,
+        memory_limit: int | str | None,
+        roots: list[tuple[str, str]],
+        interpreter: str,
+        versions: tuple[str, str] | None,
     ) -> RayWorker: ...
     def compute(
         self, number: int, payload: bytes, blobs: Callable[[str], bytes | None]

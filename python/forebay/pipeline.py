@@ -55,7 +55,7 @@ class Pipeline:
         self._cluster = cluster
         #: This pipeline on the cluster that a setting `cluster` named last, with its plan.
         self._moved: Pipeline | None = None
-        self._planned: tuple[int, _forebay.Plan] | None = None
+        self._planned: tuple[int, _forebay.Cluster | None, _forebay.Plan] | None = None
 
     # Rows
 
@@ -439,11 +439,11 @@ class Pipeline:
 
     def _plan(self) -> _forebay.Plan:
         """Returns the plan, which is cached. A child process must plan again, since the plan uses threads of the
-        parent, which do not exist in the child."""
-        if self._planned is None or self._planned[0] != os.getpid():
-            engine = None if self._cluster is None else self._cluster._engine()
-            self._planned = (os.getpid(), _forebay.Plan(self._source, self._steps, engine))
-        return self._planned[1]
+        parent, which do not exist in the child, and so must a pipeline whose actors of Ray were stopped."""
+        engine = None if self._cluster is None else self._cluster._engine()
+        if self._planned is None or self._planned[0] != os.getpid() or self._planned[1] is not engine:
+            self._planned = (os.getpid(), engine, _forebay.Plan(self._source, self._steps, engine))
+        return self._planned[2]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pipeline, (self._source, self._steps, self._cluster)

@@ -1,43 +1,72 @@
 """Actors of Ray that compute leases, and the client's side of them.
 
-The client cuts a stream into leases and puts their rows in order; an actor computes one lease at a time on each of its
-threads. Which actor computes what does not change the stream.
+The client cuts a stream into leases and puts their rows in order. An actor computes some leases at the same time. Which
+actor computes what does not change the stream.
 """
 
 from __future__ import annotations
 
-import heapq
+import bisect
 import sys
 import threading
-import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from . import _forebay
+from .ray_cluster import CONTROL
 
 if TYPE_CHECKING:
     from .ray_cluster import RayCluster
 
 __all__ = ["Actor", "Actors"]
 
-#: Number of blobs (descriptions of jobs) that an actor, and the client of actors, keeps.
-BLOBS = 64
+#: Bytes of the blobs (descriptions of jobs, and code of functions) that an actor, and the client of actors, keeps.
+BLOB_BYTES = 512 << 20
 #: Time after which runs fail if no actor has started. An autoscaler may have to start machines first.
 START_SECONDS = 600
-#: The group of an actor's threads for calls that do not wait for leases.
-CONTROL = "control"
+
+T = TypeVar("T")
+
+
+class Blobs(Generic[T]):
+    """The blobs that were used last, or references to them, by their hashes. Some thousand bytes count for each."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._bytes = 0
+
+    def add(self, name: str, blob: T, size: int) -> None:
+        self._kept[name] = (blob, size + 4096)
+        self._bytes += size + 4096
+        while self._bytes > BLOB_BYTES and len(self._kept) > 1:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self._bytes -= dropped
+
+    def get(self, name: str) -> T | None:
+        if name not in self._kept:
+            return None
+        self._kept.move_to_end(name)
+        return self._kept[name][0]
 
 
 class Actor:
     """The class of the actors. Ray creates its objects, each in a process of its own."""
 
-    def __init__(self, threads: int | None, memory_limit: int | str | None, data: list[tuple[str, str]]) -> None:
-        self._worker = _forebay.RayWorker(threads, memory_limit, data, sys.executable)
-        self._blobs: OrderedDict[str, bytes] = OrderedDict()
+    def __init__(self, threads: int, memory_limit: int | str | None, data: list[tuple[str, str]]) -> None:
+        try:
+            from ._by_value import versions
+
+            of_interpreter: tuple[str, str] | None = versions()
+        except ImportError:
+            of_interpreter = None
+        self._worker = _forebay.RayWorker(threads, memory_limit, data, sys.executable, of_interpreter)
+        self._blobs: Blobs[bytes] = Blobs()
+        self._lock = threading.Lock()
 
     def ready(self) -> None:
         """Returns as soon as the actor runs."""
@@ -47,11 +76,12 @@ class Actor:
         import ray
 
         for name, (reference,) in blobs:
-            if name not in self._blobs:
-                self._blobs[name] = ray.get(reference)
-                while len(self._blobs) > BLOBS:
-                    self._blobs.popitem(last=False)
-        result, cause = self._worker.compute(number, payload, self._blobs.get)
+            if self._blob(name) is None:
+                blob = ray.get(reference)
+                with self._lock:
+                    if self._blobs.get(name) is None:
+                        self._blobs.add(name, blob, len(blob))
+        result, cause = self._worker.compute(number, payload, self._blob)
         if result is None:
             return None, None, cause
         import numpy as np
@@ -62,6 +92,10 @@ class Actor:
 
     def cancel(self, number: int) -> None:
         self._worker.cancel(number)
+
+    def _blob(self, name: str) -> bytes | None:
+        with self._lock:
+            return self._blobs.get(name)
 
 
 class Outcome(Protocol):
@@ -85,8 +119,8 @@ class Lease:
     #: Names of the actors that must not compute the lease, because they failed it before.
     avoid: frozenset[str] = field(compare=False)
     outcome: Outcome = field(compare=False)
-    #: The actor that computes the lease; None while the lease waits for one.
-    place: Place | None = field(compare=False, default=None)
+    #: The actor that computes the lease, and its name at that time; None while the lease waits for one.
+    place: tuple[Place, str] | None = field(compare=False, default=None)
 
 
 class Place:
@@ -101,8 +135,8 @@ class Place:
         self.is_ready = False
         #: Number of leases that the actor computes.
         self.busy = 0
-        #: Names of the blobs that the actor got.
-        self.blobs: set[str] = set()
+        #: Names of blobs that go to the actor with its next lease, because an actor missed them.
+        self.wanted: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -114,16 +148,18 @@ class Place:
         weight, and few of them move when an actor comes or goes (rendezvous hashing; Thaler and Ravishankar, 1998)."""
         return blake2b(f"{self.index}/{affinity}".encode(), digest_size=8).digest()
 
-    def forget(self) -> None:
+    def lose(self) -> None:
         """Notes that the actor was lost."""
         self.losses += 1
         self.is_ready = False
         self.busy = 0
-        self.blobs.clear()
 
 
 class Actors:
-    """Starts the actors of a cluster, and passes leases to them. Any thread may call it."""
+    """Starts the actors of a cluster, and passes leases to them. Any thread may call it.
+
+    No outcome is set, and Ray is not called, while the lock is held.
+    """
 
     def __init__(self, cluster: RayCluster) -> None:
         import ray
@@ -132,45 +168,36 @@ class Actors:
         self._slots = cluster.slots
         self._needs = {"CPU": cluster.num_cpus, **dict(cluster.resources)}
         self._lock = threading.Lock()
-        #: References to the blobs, by their names.
-        self._blobs: OrderedDict[str, Any] = OrderedDict()
-        #: All leases without outcomes by their numbers, and a heap of those that wait.
+        self._blobs: Blobs[Any] = Blobs()
+        #: All leases without outcomes by their numbers, and in order those of them that wait for an actor.
         self._leases: dict[int, Lease] = {}
         self._waiting: list[Lease] = []
         self._next = 0
-        #: The time since which no actor has been ready; None if one is.
-        self._idle_since: float | None = time.monotonic()
         remote = ray.remote(**cluster._options())(Actor)
         arguments = (cluster.threads, cluster.memory_limit, list(cluster.data))
         self._places = [Place(index, remote.remote(*arguments)) for index in range(cluster.num_workers)]
+        #: Ends runs if no actor starts; None while one is ready.
+        self._timer: threading.Timer | None = None
+        with self._lock:
+            self._watch_starts()
         for place in tuple(self._places):
             self._await_start(place)
 
     def workers(self) -> list[str]:
-        """Returns the names of the actors that are ready. Clients with leases call it every second, and leases fail then if
-        no actor has started for long."""
+        """Returns the names of the actors that are ready."""
         with self._lock:
-            names = [place.name for place in self._places if place.is_ready]
-            is_late = self._idle_since is not None and time.monotonic() - self._idle_since > START_SECONDS
-            failed = self._drop_waiting() if is_late else []
-        if failed:
-            free = {name: amount for name, amount in self._ray.available_resources().items() if ":" not in name}
-            cause = f"no actor has started for {START_SECONDS} s: each needs {self._needs}, and Ray has {free} free"
-            for lease in failed:
-                lease.outcome.refused(cause)
-        return names
+            return [place.name for place in self._places if place.is_ready]
 
     def put(self, name: str, blob: bytes) -> None:
-        """Makes a blob available to all actors."""
-        reference = self._ray.put(blob)
+        """Makes a blob, which an actor misses, available to all actors."""
         with self._lock:
-            self._blobs[name] = reference
-            self._blobs.move_to_end(name)
-            while len(self._blobs) > BLOBS:
-                self._blobs.popitem(last=False)
-            # An actor that missed the blob was restarted, or has dropped it.
+            is_known = self._blobs.get(name) is not None
+        reference = None if is_known else self._ray.put(blob)
+        with self._lock:
+            if self._blobs.get(name) is None and reference is not None:
+                self._blobs.add(name, reference, len(blob))
             for place in self._places:
-                place.blobs.discard(name)
+                place.wanted.add(name)
 
     def submit(self, payload: bytes, affinity: int, order: int, avoid: list[str], outcome: Outcome) -> int:
         """Has an actor compute a lease. Returns the number by which `cancel` knows the lease."""
@@ -178,7 +205,7 @@ class Actors:
             number, self._next = self._next, self._next + 1
             lease = Lease(order, number, payload, affinity, frozenset(avoid), outcome)
             self._leases[number] = lease
-            heapq.heappush(self._waiting, lease)
+            bisect.insort(self._waiting, lease)
         self._assign()
         return number
 
@@ -191,65 +218,102 @@ class Actors:
             if lease.place is None:
                 del self._leases[number]
                 self._waiting.remove(lease)
-                heapq.heapify(self._waiting)
                 return
-            handle = lease.place.handle
-        handle.cancel.options(concurrency_group=CONTROL).remote(number)
+            place, _ = lease.place
+        place.handle.cancel.options(concurrency_group=CONTROL).remote(number)
 
     def stop(self) -> None:
-        """Ends the actors."""
+        """Ends the actors, and the runs that use them."""
         with self._lock:
             places, self._places = self._places, []
-        for place in places:
-            self._ray.kill(place.handle)
+            self._watch_starts()
+        if self._ray.is_initialized():
+            for place in places:
+                self._ray.kill(place.handle)
+        self._assign()
+
+    def are_gone(self) -> bool:
+        """Returns True if no actor will compute anything any more."""
+        with self._lock:
+            return not self._places or not self._ray.is_initialized()
 
     def _assign(self) -> None:
         """Has actors that have room compute the leases that wait, in stream order."""
-        assigned: list[tuple[Lease, Place, str, list[tuple[str, list[Any]]]]] = []
-        stranded: list[Lease] = []
         with self._lock:
-            kept: list[Lease] = []
-            while self._waiting:
-                lease = heapq.heappop(self._waiting)
-                fit = [place for place in self._places if place.name not in lease.avoid]
-                free = [place for place in fit if place.is_ready and place.busy < self._slots]
-                if not fit:
-                    del self._leases[lease.number]
-                    stranded.append(lease)
-                elif not free:
-                    kept.append(lease)
-                else:
-                    place = max(free, key=lambda place: place.weight(lease.affinity))
-                    place.busy += 1
-                    lease.place = place
-                    # In a list, a reference stays a reference.
-                    blobs = [(name, [blob]) for name, blob in self._blobs.items() if name not in place.blobs]
-                    assigned.append((lease, place, place.name, blobs))
-            # In order, a list is a heap.
-            self._waiting = kept
+            taken, stranded, is_over = *self._take(), not self._places
         for lease in stranded:
-            lease.outcome.unavailable("no actor is left that can compute the lease")
-        for lease, place, name, blobs in assigned:
-            compute = place.handle.compute.remote(lease.number, lease.payload, blobs)
-            sent = [name for name, _ in blobs]
-            compute.future().add_done_callback(partial(self._done, lease, place, name, sent))
+            if is_over:
+                lease.outcome.refused("no actor of Ray is left")
+            else:
+                lease.outcome.unavailable("no actor of Ray is left that can compute the lease")
+        for lease, place, name, blobs in taken:
+            sent = [blob for blob, _ in blobs]
+            try:
+                computed = place.handle.compute.remote(lease.number, lease.payload, blobs).future()
+            except Exception as error:  # Ray was shut down, or begun anew.
+                self._end(lease, place, name, [], error, None)
+            else:
+                computed.add_done_callback(partial(self._done, lease, place, name, sent))
 
-    def _done(self, lease: Lease, place: Place, name: str, sent: list[str], done: Future[tuple[Any, ...]]) -> None:
+    def _take(self) -> tuple[list[tuple[Lease, Place, str, list[tuple[str, list[Any]]]]], list[Lease]]:
+        """Takes the leases that actors can compute now, each with its actor, the actor's name and the blobs that it
+        lacks; and the leases that no actor may compute."""
+        names = {place.name: place for place in self._places}
+        free = {name: place for name, place in names.items() if place.is_ready and place.busy < self._slots}
+        taken, stranded, kept = [], [], []
+        for lease in self._waiting:
+            if names and not free and not lease.avoid:
+                kept.append(lease)
+                continue
+            if lease.avoid >= names.keys():
+                del self._leases[lease.number]
+                stranded.append(lease)
+                continue
+            fit = free.keys() - lease.avoid
+            if not fit:
+                kept.append(lease)
+                continue
+            name = max(fit, key=lambda name: free[name].weight(lease.affinity))
+            place = free[name]
+            lease.place = (place, name)
+            place.busy += 1
+            if place.busy == self._slots:
+                del free[name]
+            found = {blob: self._blobs.get(blob) for blob in place.wanted}
+            # In a list, a reference stays a reference.
+            blobs = [(blob, [reference]) for blob, reference in found.items() if reference is not None]
+            taken.append((lease, place, name, blobs))
+        self._waiting = kept
+        return taken, stranded
+
+    def _done(self, lease: Lease, place: Place, name: str, sent: Iterable[str], done: Future[tuple[Any, ...]]) -> None:
         error = done.exception()
+        self._end(lease, place, name, sent, error, None if error else done.result())
+
+    def _end(
+        self,
+        lease: Lease,
+        place: Place,
+        name: str,
+        sent: Iterable[str],
+        error: BaseException | None,
+        result: tuple[Any, ...] | None,
+    ) -> None:
+        """Ends a lease that the actor `place` computed, or failed, while it had the name `name`."""
         is_lost = error is not None and not isinstance(error, self._ray.exceptions.RayTaskError)
         with self._lock:
             self._leases.pop(lease.number, None)
             is_current = place.name == name
             if is_current and is_lost:
-                place.forget()
-                self._note_ready()
+                place.lose()
+                self._watch_starts()
             elif is_current:
                 place.busy -= 1
-                place.blobs.update(sent)
+                place.wanted.difference_update(sent)
         if is_current and is_lost:
             self._await_start(place)
-        if error is None:
-            summary, rows, cause = done.result()
+        if result is not None:
+            summary, rows, cause = result
             if cause is None:
                 lease.outcome.computed(name, summary, rows.tobytes())
             else:
@@ -261,31 +325,47 @@ class Actors:
         self._assign()
 
     def _await_start(self, place: Place) -> None:
-        # Ray keeps the call until the actor has started again.
-        ready = place.handle.ready.options(concurrency_group=CONTROL, max_task_retries=-1).remote()
-        ready.future().add_done_callback(partial(self._started, place))
+        try:
+            # Ray keeps the call until the actor has started again.
+            ready = place.handle.ready.options(concurrency_group=CONTROL, max_task_retries=-1).remote().future()
+        except Exception:  # As above.
+            self._started(place, False)
+        else:
+            ready.add_done_callback(lambda done: self._started(place, done.exception() is None))
 
-    def _started(self, place: Place, done: Future[None]) -> None:
-        error = done.exception()
+    def _started(self, place: Place, is_ready: bool) -> None:
         with self._lock:
-            place.is_ready = error is None
+            place.is_ready = is_ready
             # The actor cannot start, or was killed for good.
-            if error is not None and place in self._places:
+            if not is_ready and place in self._places:
                 self._places.remove(place)
-            self._note_ready()
-            failed = [] if self._places else self._drop_waiting()
-        for lease in failed:
-            lease.outcome.refused(f"no actor is left: {error}")
+            self._watch_starts()
         self._assign()
 
-    def _note_ready(self) -> None:
-        if any(place.is_ready for place in self._places):
-            self._idle_since = None
-        elif self._idle_since is None:
-            self._idle_since = time.monotonic()
+    def _watch_starts(self) -> None:
+        """Sets the time at which runs end, unless an actor is ready or none is left to wait for."""
+        is_late = self._places and not any(place.is_ready for place in self._places)
+        if is_late and self._timer is None:
+            self._timer = threading.Timer(START_SECONDS, self._give_up)
+            self._timer.daemon = True
+            self._timer.start()
+        elif not is_late and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _drop_waiting(self) -> list[Lease]:
-        leases, self._waiting = self._waiting, []
+    def _give_up(self) -> None:
+        """Ends the leases that wait, since no actor has started."""
+        with self._lock:
+            if self._timer is None:
+                return
+            self._timer = None
+            leases, self._waiting = self._waiting, []
+            for lease in leases:
+                del self._leases[lease.number]
+            self._watch_starts()
+        available = self._ray.available_resources() if self._ray.is_initialized() else {}
+        free = {name: amount for name, amount in available.items() if ":" not in name}
         for lease in leases:
-            del self._leases[lease.number]
-        return leases
+            lease.outcome.refused(
+                f"no actor has started for {START_SECONDS} s: each needs {self._needs}, and Ray has {free} free"
+            )

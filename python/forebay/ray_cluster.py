@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from .ray_actors import Actors
 
 __all__ = ["RayCluster", "ray"]
+
+#: The group of an actor's threads for calls that do not wait for leases.
+CONTROL = "control"
 
 
 @dataclass(frozen=True)
@@ -30,15 +34,21 @@ class RayCluster:
     num_workers: int
     num_cpus: float = 1
     resources: tuple[tuple[str, float], ...] = ()
-    slots: int = 2
-    threads: int | None = None
+    threads: int = 1
     memory_limit: int | str | None = None
     data: tuple[tuple[str, str], ...] = ()
     max_restarts: int = -1
 
+    @property
+    def slots(self) -> int:
+        """The number of leases that an actor computes at the same time: one more than it has threads, so that none of
+        these waits while a result leaves."""
+        return self.threads + 1
+
     def stop(self) -> None:
-        """Ends the actors of this process. The next use starts new ones."""
-        started = _STARTED.pop((os.getpid(), self), None)
+        """Ends the actors of this process, and the runs that use them. The next use starts new ones."""
+        with _LOCK:
+            started = _STARTED.pop((os.getpid(), self), None)
         if started is not None:
             started[1].stop()
 
@@ -50,15 +60,17 @@ class RayCluster:
                 "use DataLoader(.., num_workers=0): the actors prepare the rows, so workers of a DataLoader gain nothing"
             )
         key = (os.getpid(), self)
-        if key not in _STARTED:
-            try:
-                from .ray_actors import Actors
+        with _LOCK:
+            # Actors that all died for good, or whose Ray has ended, are of no use.
+            if key not in _STARTED or _STARTED[key][1].are_gone():
+                try:
+                    from .ray_actors import Actors
 
-                actors = Actors(self)
-            except ImportError as error:
-                raise ConfigError("forebay.ray needs Ray: pip install ray") from error
-            _STARTED[key] = (_forebay.Cluster.of_ray(actors), actors)
-        return _STARTED[key][0]
+                    actors = Actors(self)
+                except ImportError as error:
+                    raise ConfigError("forebay.ray needs Ray: pip install ray") from error
+                _STARTED[key] = (_forebay.Cluster.of_ray(actors), actors)
+            return _STARTED[key][0]
 
     def _options(self) -> dict[str, Any]:
         """Returns the options of the actors, as `ray.remote` takes them."""
@@ -69,14 +81,16 @@ class RayCluster:
             # The client has another actor compute the lease of one that died, and counts how many died of it.
             "max_task_retries": 0,
             "max_concurrency": self.slots,
-            "concurrency_groups": {"control": 1},
+            "concurrency_groups": {CONTROL: 1},
         }
 
     def __str__(self) -> str:
         return f"ray({self.num_workers} workers)"
 
 
+_LOCK = threading.Lock()
 #: The clients of this process and, if it was forked, those of its parent, which are never used or freed here.
+#: `_LOCK` guards them.
 _STARTED: dict[tuple[int, RayCluster], tuple[_forebay.Cluster, Actors]] = {}
 
 
@@ -111,12 +125,12 @@ def ray(
     if num_workers < 1:
         raise ValueError(f"num_workers must be at least 1, found {num_workers}")
     threads = max(1, math.ceil(num_cpus)) if threads is None else threads
+    if memory_limit is not None:
+        _forebay.check_settings({"memory_limit": memory_limit})
     return RayCluster(
         num_workers=num_workers,
         num_cpus=num_cpus,
         resources=tuple(sorted((resources or {}).items())),
-        # One lease more than threads, so that none waits while a result leaves.
-        slots=threads + 1,
         threads=threads,
         memory_limit=memory_limit,
         data=tuple((data or {}).items()),

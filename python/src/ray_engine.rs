@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,13 +17,9 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use crate::ray_rows::decode;
 use crate::runtime;
-
-/// Time between two looks at the actors, while a lease has no result.
-const WORKERS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Carries leases to actors of Ray.
 #[derive(Clone)]
@@ -53,25 +48,24 @@ impl RayEngine {
     }
 
     async fn computed(self, lease: LeaseRequest) -> Result<LeaseOutput, EngineError> {
-        let (sender, mut receiver) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let outcome = RayOutcome(Mutex::new(Some(sender)));
-        let number = self.call(move |actors| {
+        let (runtime, of) = (Handle::current(), self.clone());
+        // The lease is cancelled even if its number arrives after nobody waits for it any more.
+        let submitted = self.call(move |actors| {
             let payload = PyBytes::new(actors.py(), &lease.payload);
             let avoid: Vec<String> = lease.avoid.into_iter().map(|worker| worker.0).collect();
             let arguments = (payload, lease.affinity, lease.order, avoid, outcome);
-            actors.call_method1("submit", arguments)?.extract()
+            Ok(Submitted {
+                number: actors.call_method1("submit", arguments)?.extract()?,
+                actors: of.actors,
+                runtime,
+                is_done: false,
+            })
         });
-        let _cancel = CancelOnDrop {
-            number: number.await?,
-            actors: Arc::clone(&self.actors),
-        };
-        let outcome = loop {
-            match timeout(WORKERS_PERIOD, &mut receiver).await {
-                Ok(outcome) => break outcome,
-                // A lease that waits for an actor fails if none ever starts.
-                Err(_) => drop(self.workers().await?),
-            }
-        };
+        let mut submitted = submitted.await?;
+        let outcome = receiver.await;
+        submitted.is_done = true;
         let computed = outcome.map_err(|_| EngineError::Unavailable {
             cause: "Ray dropped the lease".to_owned(),
         })??;
@@ -176,25 +170,28 @@ impl RayOutcome {
     }
 }
 
-/// Cancels a lease that nobody waits for any more.
-struct CancelOnDrop {
+/// A lease that actors know. It is cancelled when this value is dropped before its outcome is there.
+struct Submitted {
     number: u64,
     actors: Arc<Py<PyAny>>,
+    runtime: Handle,
+    is_done: bool,
 }
 
-impl Drop for CancelOnDrop {
+impl Drop for Submitted {
     fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
         let (number, actors) = (self.number, Arc::clone(&self.actors));
         // A future may be dropped by a thread that must not wait for the GIL.
-        if let Ok(runtime) = Handle::try_current() {
-            let cancelled = runtime::start(&runtime, move |py| {
-                let cancelled = actors.call_method1(py, "cancel", (number,));
-                cancelled.map(drop).inspect_err(|error| {
-                    log::debug!("a lease goes on although nobody waits for it: {error}");
-                })
-            });
-            // Nobody can act on an error.
-            drop(cancelled);
-        }
+        let cancelled = runtime::start(&self.runtime, move |py| {
+            let cancelled = actors.call_method1(py, "cancel", (number,));
+            cancelled.map(drop).inspect_err(|error| {
+                log::debug!("a lease goes on although nobody waits for it: {error}");
+            })
+        });
+        // Nobody can act on an error.
+        drop(cancelled);
     }
 }

@@ -14,8 +14,7 @@ pub(crate) fn encode(batches: &[RecordBatch]) -> Result<Buffer, ArrowError> {
     let Some(first) = batches.first() else {
         return Ok(Buffer::default());
     };
-    let size = { batches.iter() }.map(RecordBatch::get_array_memory_size);
-    let mut bytes = Vec::with_capacity(size.fold(0, usize::saturating_add));
+    let mut bytes = Vec::new();
     let mut writer = StreamWriter::try_new(&mut bytes, first.schema_ref())?;
     for batch in batches {
         writer.write(batch)?;

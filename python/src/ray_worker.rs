@@ -12,6 +12,7 @@ use forebay::forebay_cluster::handler::{BlobError, BlobSource, LeaseHandler};
 use forebay::forebay_cluster::host_functions::FunctionRule;
 use forebay::forebay_cluster::job_handler::JobHandler;
 use forebay::forebay_cluster::jobs::JobSettings;
+use forebay_python_functions::code::PickleVersions;
 use forebay_python_functions::{Interpreter, WorkerFunctions};
 use forebay_runtime::task::panic_message;
 use futures::FutureExt;
@@ -40,21 +41,33 @@ type Computed<'py> = (Option<(Bound<'py, PyBytes>, Memory)>, Option<String>);
 impl RayWorker {
     /// Creates a worker without open jobs. `threads` and `memory_limit` are those of each pipeline,
     /// `roots` has the client's names of folders with the names that they have here, and
-    /// `interpreter` is the program that runs the Python functions of pipelines.
+    /// `interpreter` is the program that runs the Python functions of pipelines. `versions` are its
+    /// versions of Python and of cloudpickle, or None if it lacks cloudpickle.
     #[new]
-    #[pyo3(signature = (threads, memory_limit, roots, interpreter))]
+    #[pyo3(signature = (threads, memory_limit, roots, interpreter, versions))]
     fn new(
         py: Python<'_>,
         threads: Option<usize>,
         memory_limit: Option<Bound<'_, PyAny>>,
         roots: Vec<(String, String)>,
         interpreter: OsString,
+        versions: Option<(String, String)>,
     ) -> PyResult<Self> {
         let memory_limit = memory_limit.map(|value| config::bytes(py, &value));
-        let functions = match py.detach(|| Interpreter::probe(interpreter)) {
-            Ok(interpreter) => FunctionRule::Run(Arc::new(WorkerFunctions::new(interpreter))),
-            // Pipelines without functions need no such interpreter.
-            Err(error) => FunctionRule::Refuse(error.to_string()),
+        let functions = match versions {
+            Some((python, cloudpickle)) => {
+                let versions = PickleVersions {
+                    python,
+                    cloudpickle,
+                };
+                let interpreter = Interpreter::of(interpreter, versions);
+                FunctionRule::Run(Arc::new(WorkerFunctions::new(interpreter)))
+            }
+            // Pipelines without functions need no cloudpickle.
+            None => FunctionRule::Refuse(
+                "the actor cannot run Python functions: install cloudpickle where it runs, with `pip install 'forebay[udf]'`"
+                    .to_owned(),
+            ),
         };
         let settings = JobSettings {
             threads,

@@ -165,14 +165,20 @@ impl Run {
         }
         let handle = runtime::handle(py)?;
         loop {
-            let polled = py.detach(|| self.poll(&handle));
+            // Passing records on may fail, which must not lose a batch or an error.
             log_records::pass_on(py)?;
-            match polled {
+            match py.detach(|| self.poll(&handle)) {
                 Polled::Batch(batch) => return Py::new(py, *batch).map(Some),
                 Polled::Again(batch) => return Ok(Some(batch)),
                 Polled::Nothing => py.check_signals()?,
-                Polled::Failed(error) => return Err(error::exception(py, &error, None)),
-                Polled::Ended => return Ok(None),
+                Polled::Failed(error) => {
+                    log_records::pass_on_beside(py);
+                    return Err(error::exception(py, &error, None));
+                }
+                Polled::Ended => {
+                    log_records::pass_on(py)?;
+                    return Ok(None);
+                }
             }
         }
     }

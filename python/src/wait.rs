@@ -20,10 +20,11 @@ pub(crate) fn wait<T: Send>(py: Python<'_>, future: impl Future<Output = T> + Se
     let mut future = pin!(future);
     loop {
         let slice = py.detach(|| handle.block_on(async { timeout(SLICE, future.as_mut()).await }));
-        log_records::pass_on(py)?;
-        match slice {
-            Ok(value) => return Ok(value),
-            Err(_) => py.check_signals()?,
+        if let Ok(value) = slice {
+            log_records::pass_on_beside(py);
+            return Ok(value);
         }
+        log_records::pass_on(py)?;
+        py.check_signals()?;
     }
 }

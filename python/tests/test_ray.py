@@ -5,6 +5,8 @@ import os
 import pickle
 import signal
 import tempfile
+import threading
+import time
 
 import pytest
 
@@ -27,8 +29,8 @@ from test_cluster import (  # noqa: F401 (the tests run here with this module's 
 
 ray = pytest.importorskip("ray")
 
-#: Two actors, of which each computes one lease at a time on half a core, so that they fit on one core.
-TWO = fb.ray(num_workers=2, num_cpus=0.5)
+#: Two actors of one thread each, which reserve so little that those of other tests start beside them.
+TWO = fb.ray(num_workers=2, num_cpus=0.25)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,14 +76,32 @@ def test_a_killed_actor_changes_nothing(photos, actors):
     os.kill(process_of(started(actors), 0), signal.SIGKILL)
     got += contents(batches)
     assert got == expected
+    assert started(actors)._places[0].losses >= 1
 
 
-def test_actors_that_died_for_good_are_replaced_by_others(table, actors):
+def test_the_others_do_the_work_of_an_actor_that_died_for_good(table, actors):
     expected = contents(stream(table))
     assert contents(stream(table).cluster(actors)) == expected
     ray.kill(started(actors)._places[0].handle)
     assert contents(stream(table).cluster(actors)) == expected
     assert contents(stream(table).cluster(actors)) == expected
+
+
+def test_new_actors_start_after_the_last_one_is_gone(table, actors):
+    pipeline = stream(table).cluster(actors)
+    expected = contents(stream(table))
+    assert contents(pipeline) == expected
+    actors.stop()
+    assert contents(pipeline) == expected
+    before = started(actors)
+    batches = pipeline.run(epochs=1000)
+    next(batches)
+    for place in tuple(before._places):
+        ray.kill(place.handle)
+    with pytest.raises(fb.Error, match="no actor of Ray is left"):
+        list(batches)
+    assert contents(pipeline) == expected
+    assert started(actors) is not before
 
 
 def test_actors_that_lost_a_job_get_it_again(table, actors):
@@ -94,12 +114,16 @@ def test_actors_that_lost_a_job_get_it_again(table, actors):
 
 
 def test_a_run_that_is_closed_cancels_its_leases(photos, actors):
-    pixels = fn.gaussian_blur(fn.resize(fn.decode_image(col("image")), 256, 256), 51, 10)
-    slow = fb.images(photos).select(pixels=pixels).batch(4).repeat()
+    # A photo takes seconds, and a lease many photos.
+    pixels = fn.gaussian_blur(fn.resize(fn.decode_image(col("image")), 1024, 1024), 101, 30)
+    slow = fb.images(photos).select(pixels=pixels).batch(1).repeat()
     batches = slow.run(cluster=actors)
     next(batches)
     batches.close()
-    # The actors are free for others.
+    deadline = time.monotonic() + 60
+    while started(actors)._leases or any(place.busy for place in started(actors)._places):
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.05)
     assert contents(pictures(photos).cluster(actors)) == contents(pictures(photos))
 
 

@@ -66,7 +66,10 @@ impl Dialer {
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .initial_stream_window_size(STREAM_WINDOW))
+            .initial_stream_window_size(STREAM_WINDOW)
+            // Leases that are cancelled reset their streams, and frames that are under way then count as errors. By default,
+            // a connection breaks after 1024 of them.
+            .http2_max_local_error_reset_streams(None))
     }
 }
 

@@ -138,9 +138,8 @@ impl ClusterClient {
 
 /// Waits for the end of a stream that has given all its messages.
 ///
-/// A stream that is dropped before its end is reset. If its end is under way then, HTTP/2 counts an
-/// error, and the connection breaks after a thousand of them
-/// (`h2::client::Builder::max_local_error_reset_streams`).
+/// A stream that is dropped before its end is reset, which HTTP/2 servers may count against the
+/// client.
 pub(crate) async fn await_end<T>(messages: &mut Streaming<T>) {
     // An end that does not come is not worth waiting for.
     let end = tokio::time::timeout(END_TIMEOUT, messages.message()).await;

@@ -62,7 +62,7 @@ pub enum InterpreterError {
     },
 }
 
-/// What an interpreter tells about itself.
+/// Versions of an interpreter and its packages, as [`PROBE`] prints them.
 #[derive(Debug, Deserialize)]
 struct Probe {
     forebay: String,
@@ -71,6 +71,15 @@ struct Probe {
 }
 
 impl Interpreter {
+    /// Creates the interpreter `program`, whose package `forebay` has the release of this build, and
+    /// whose versions are known.
+    pub fn of(program: impl Into<OsString>, versions: PickleVersions) -> Self {
+        Self {
+            program: program.into(),
+            versions,
+        }
+    }
+
     /// Asks the interpreter `program` for its versions.
     ///
     /// # Errors

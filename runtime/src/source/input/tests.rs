@@ -96,7 +96,7 @@ async fn a_reader_that_skips_far_requests_little_and_one_that_goes_on_requests_m
 async fn fetched_ranges_are_read_without_requests() {
     let (found, ranges) = reading(20 * MIB, |input| {
         input.fetch(&[0..6, 100..200, 5 * MIB..14 * MIB]).unwrap();
-        // What was fetched is not fetched again.
+        // These bytes are at hand.
         input.fetch(&[0..6, 6 * MIB..7 * MIB]).unwrap();
         let mut tail = [0; 10];
         input.seek(SeekFrom::Start(14 * MIB - 10)).unwrap();
