@@ -90,7 +90,7 @@ fn pipeline(data: &Path, cache: Option<&Path>) -> String {
     format!(
         "CREATE OR REPLACE PIPELINE p AS SELECT label, random_crop(x, 20, 20) AS pixels
          FROM (SELECT label, resize_shortest(decode_image(image), 24) AS x FROM images('{}')) AS q
-         SHUFFLE WITHIN 20 ROWS SEED 3 BATCH 8 REPEAT {EPOCHS} {cache}",
+         SHUFFLE WITHIN 5 ROWS SEED 3 BATCH 8 REPEAT {EPOCHS} {cache}",
         data.display()
     )
 }

@@ -18,7 +18,7 @@ use forebay_cluster::ballista::{BallistaEngine, EngineOptions};
 use forebay_cluster::codec::{LeaseCodec, LeaseResults};
 use forebay_cluster::driver;
 use forebay_cluster::engine::{LeaseEngine, LeaseOutput, LeaseRequest};
-use forebay_cluster::window::{ByteSize, LeaseSegment, SegmentInfo};
+use forebay_cluster::window::{ByteSize, LeaseSegment, SegmentInfo, StagedData};
 use forebay_cluster::{Cluster, WindowSettings};
 use futures::{StreamExt, TryStreamExt, stream};
 use tonic::transport::Endpoint;
@@ -120,6 +120,7 @@ impl Bench {
             bytes: bytes.max(1) as u64,
             work: Duration::ZERO,
             affinity: 0,
+            staged: StagedData::default(),
             rows: 1,
             is_divisible: false,
         };
@@ -146,6 +147,7 @@ impl Bench {
             self.engine.submit(LeaseRequest {
                 payload: payload(bytes),
                 affinity: 0,
+                staging: Duration::ZERO,
                 order,
                 avoid: Vec::new(),
             })

@@ -1,6 +1,7 @@
 //! Single requests to a worker, outside the window of leases: what a client has to know before a run.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
@@ -44,6 +45,7 @@ pub(crate) async fn call(
         let lease = LeaseRequest {
             payload: payload.clone(),
             affinity: call.affinity,
+            staging: Duration::ZERO,
             order: 0,
             avoid: avoid.into_iter().cloned().collect(),
         };

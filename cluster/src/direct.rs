@@ -61,6 +61,7 @@ async fn ask(
         let lease = LeaseRequest {
             payload: payload.clone(),
             affinity: 0,
+            staging: Duration::ZERO,
             order: 0,
             avoid: avoid.collect(),
         };

@@ -1,6 +1,7 @@
 //! Lease engines: systems that run leases on workers and return their results.
 
 use std::fmt;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
@@ -51,6 +52,9 @@ pub struct LeaseRequest {
     pub payload: Bytes,
     /// Leases with the same affinity key share staged data, and run best on the same worker.
     pub affinity: u64,
+    /// Time that staging the data of the lease takes on a worker that does not have it. A slot of
+    /// another worker may stay free for that time.
+    pub staging: Duration,
     /// Position of the lease in its client's stream. Of the waiting leases of a client, the one
     /// with the lowest number runs first.
     pub order: u64,

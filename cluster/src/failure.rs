@@ -1,7 +1,7 @@
 //! Errors of segments as data, which a worker sends to the client.
 
 use datafusion::common::DataFusionError;
-use forebay_runtime::error::Error;
+use forebay_runtime::error::{Error, SpillError};
 use forebay_udfs::FunctionFault;
 use forebay_udfs::room::NoRoom;
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,8 @@ pub(crate) fn unfit_cause(error: &Error) -> Option<String> {
     match error.find_root() {
         DataFusionError::External(source) => {
             let fault = fault_of(source).filter(|fault| fault.is_of_machine);
-            fault.map(ToString::to_string)
+            let spill = source.downcast_ref::<SpillError>();
+            { fault.map(ToString::to_string) }.or_else(|| spill.map(ToString::to_string))
         }
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! Encoding of the leases of a job, and decoding of their rows.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
@@ -15,11 +16,15 @@ use crate::lease::Lease;
 use crate::request::WorkerRequest;
 use crate::rows::{SegmentRows, rows_of};
 use crate::run_cache::RunCache;
-use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece};
+use crate::window::{LeaseSegment, SegmentInfo, SegmentPiece, StagedData};
 use crate::work::WorkByWorker;
 
 /// Target of the records with which a client passes on what functions print on workers.
 pub const PRINTED: &str = "forebay::printed";
+
+/// Rate in bytes per second at which a worker is expected to read and decode the data of a window: that
+/// of a network disk.
+const STAGING_BYTES_PER_SECOND: f64 = 200e6;
 
 /// Codec of the leases of a job: encodes them, and decodes their rows.
 #[derive(Debug, Clone)]
@@ -40,11 +45,16 @@ impl JobCodec {
         let (bytes, work) = self.job.estimate(&name);
         // Segments of the same window share its staged rows, whatever their job and rank.
         let data = hash_bytes(self.job.name.snapshot_hash.as_bytes());
-        let window = format!("{:?}", name.first_window());
+        let staged = self.job.staged(&name);
+        let seconds = staged.bytes as f64 / STAGING_BYTES_PER_SECOND;
         SegmentInfo {
             bytes,
             work,
-            affinity: combine(data, hash_bytes(window.as_bytes())),
+            affinity: combine(data, staged.neighborhood),
+            staged: StagedData {
+                key: staged.window,
+                time: Duration::from_secs_f64(seconds),
+            },
             rows: name.rows(),
             is_divisible: name.rows() > 1,
             name,

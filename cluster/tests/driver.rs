@@ -15,7 +15,9 @@ use forebay_cluster::engine::{
     BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId,
 };
 use forebay_cluster::error::ClusterError;
-use forebay_cluster::window::{ByteSize, LeaseSegment, SegmentInfo, SegmentPiece, WindowSettings};
+use forebay_cluster::window::{
+    ByteSize, LeaseSegment, SegmentInfo, SegmentPiece, StagedData, WindowSettings,
+};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 
@@ -160,6 +162,7 @@ fn segments(count: u32) -> Vec<SegmentInfo<Numbers>> {
         bytes: 40,
         work: Duration::from_millis(3),
         affinity: u64::from(number / 100),
+        staged: StagedData::default(),
         rows: 10,
         is_divisible: true,
     };

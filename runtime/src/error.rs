@@ -4,6 +4,7 @@ use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use forebay_udfs::room::NoRoom;
 
+pub use crate::stage::SpillError;
 use crate::tail::Failure;
 
 /// The reason why a run stopped.

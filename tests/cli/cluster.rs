@@ -1,54 +1,25 @@
 //! A cluster of processes: workers on other addresses and in other folders yield the stream of one
 //! process, also if one of them is killed.
 
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::Stdio;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
+use super::process::Process;
 use super::{command, forebay, photos};
 
-/// A process that is killed when the test ends.
-struct Process {
-    child: Child,
-    /// The address that the process listens on.
-    address: String,
-    /// Open end of the pipe that the process writes its messages to.
-    _messages: Lines<BufReader<ChildStderr>>,
+/// Starts a process that listens, and gives it the token of the cluster.
+fn start(folder: &Path, words: &[&str]) -> Process {
+    Process::start(command(folder, words).env("FOREBAY_CLUSTER_TOKEN", "secret"))
 }
 
-impl Process {
-    /// Starts a process, and waits until it says which address it listens on.
-    fn start(folder: &Path, words: &[&str]) -> Self {
-        let mut command = command(folder, words);
-        command.env("FOREBAY_CLUSTER_TOKEN", "secret");
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let listens = |line: std::io::Result<String>| {
-            let line = line.unwrap();
-            line.split_once("listens on ").map(|(_, at)| at.to_owned())
-        };
-        let address = lines.by_ref().find_map(listens).unwrap();
-        Self {
-            child,
-            address,
-            _messages: lines,
-        }
-    }
-
-    fn worker(folder: &Path, scheduler: &str, address: &str, more: &[&str]) -> Self {
-        let words = ["worker", "--scheduler", scheduler, "--listen", address];
-        Self::start(folder, &[&words[..], more].concat())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // The process may have been killed already.
-        let _ = self.child.kill();
-        self.child.wait().unwrap();
-    }
+/// Starts a worker whose kernels use the vector instructions `simd`.
+fn worker(folder: &Path, simd: &str, words: &[&str]) -> Process {
+    let mut command = command(folder, &[&["worker"], words].concat());
+    let command = command.env("FOREBAY_CLUSTER_TOKEN", "secret");
+    Process::start(command.env("FOREBAY_SIMD", simd))
 }
 
 fn digest(folder: &Path, sql: &str, cluster: Option<&str>, token: &str) -> super::Ran {
@@ -97,10 +68,18 @@ fn processes_yield_the_stream_of_one_process() {
         &["generate", "table", "t.parquet", "--rows", "5000"],
     )
     .ok();
-    let scheduler = Process::start(elsewhere.path(), &["scheduler", "--listen", "127.0.0.2:0"]);
+    let scheduler = start(elsewhere.path(), &["scheduler", "--listen", "127.0.0.2:0"]);
     let at = scheduler.address.as_str();
-    let more = ["--threads", "1", "--memory-limit", "200MiB"];
-    let first = Process::worker(elsewhere.path(), at, "127.0.0.3:0", &more);
+    let mixed = [
+        ("scalar", "127.0.0.3:0", "1", "200MiB"),
+        ("sse4", "127.0.0.7:0", "2", "300MiB"),
+        ("avx2", "127.0.0.8:0", "3", "150MiB"),
+    ];
+    let mixed = mixed.map(|(simd, listen, threads, memory)| {
+        let words = ["--scheduler", at, "--listen", listen, "--threads", threads];
+        let words = [&words[..], &["--memory-limit", memory]].concat();
+        worker(elsewhere.path(), simd, &words)
+    });
     let pipelines = [
         "SELECT label, normalize(random_hflip(random_resized_crop(decode_image(image), 24, 24)), 'imagenet') AS p
          FROM images('photos') AS t SHUFFLE WITHIN 5 ROWS SEED 2 BATCH 4 REPEAT 3",
@@ -117,7 +96,7 @@ fn processes_yield_the_stream_of_one_process() {
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("token"), "{}", refused.stderr);
 
-    // Of two workers, the first one is killed, and the second one has its data in another place.
+    // A worker joins that has its data in another place, and the others are killed.
     let there = elsewhere.path().join("photos");
     let data = folder.path().join("photos");
     std::fs::rename(&data, &there).unwrap();
@@ -128,8 +107,16 @@ fn processes_yield_the_stream_of_one_process() {
         std::fs::copy(&entry, to).unwrap();
     }
     let root = format!("{}={}", data.display(), there.display());
-    let _second = Process::worker(elsewhere.path(), at, "127.0.0.4:0", &["--data", &root]);
-    drop(first);
+    let words = [
+        "--scheduler",
+        at,
+        "--listen",
+        "127.0.0.4:0",
+        "--data",
+        &root,
+    ];
+    let _moved = worker(elsewhere.path(), "auto", &words);
+    drop(mixed);
     let local = digest(folder.path(), pipelines[0], None, "").ok().stdout;
     // The client reads nothing: its folder is gone.
     std::fs::remove_dir_all(&data).unwrap();
@@ -199,6 +186,30 @@ fn addresses_of_other_machines_need_insecure() {
 }
 
 #[test]
+fn a_worker_without_room_for_temporary_files_is_set_aside() {
+    let (folder, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let table = ["generate", "table", "t.parquet", "--rows", "16000"];
+    forebay(folder.path(), &[&table[..], &["--payload", "1kB"]].concat()).ok();
+    let scheduler = start(folder.path(), &["scheduler", "--listen", "127.0.0.9:0"]);
+    let at = scheduler.address.as_str();
+    let words = ["worker", "--scheduler", at, "--memory-limit", "18MiB"];
+    let _sound = start(folder.path(), &words);
+    let mut broken = command(folder.path(), &words);
+    broken.env("FOREBAY_CLUSTER_TOKEN", "secret");
+    let _broken = Process::start(broken.env("TMPDIR", gone.path()));
+    gone.close().unwrap();
+
+    // Each epoch is one window, which does not fit into the memory of a worker.
+    let sql =
+        "SELECT id, payload FROM parquet('t.parquet') AS t SHUFFLE GLOBALLY BATCH 500 REPEAT 8";
+    let local = digest(folder.path(), sql, None, "").ok().stdout;
+    let there = digest(folder.path(), sql, Some(at), "secret").ok();
+    assert_eq!(there.stdout, local);
+    let cause = "cannot create a temporary file";
+    assert!(there.stderr.contains(cause), "{}", there.stderr);
+}
+
+#[test]
 fn addresses_of_other_machines_are_not_reached_in_the_clear() {
     let folder = tempfile::tempdir().unwrap();
     let sql = "SELECT * FROM images('photos') AS t BATCH 1";
@@ -246,9 +257,10 @@ fn processes_speak_mutual_tls() {
         "node-ca.pem",
     ];
     let listen = ["scheduler", "--listen", "127.0.0.5:0"];
-    let scheduler = Process::start(folder.path(), &[&listen[..], &node].concat());
+    let scheduler = start(folder.path(), &[&listen[..], &node].concat());
     let at = scheduler.address.as_str();
-    let _worker = Process::worker(folder.path(), at, "127.0.0.6:0", &node);
+    let words = ["--scheduler", at, "--listen", "127.0.0.6:0"];
+    let _worker = worker(folder.path(), "auto", &[&words[..], &node].concat());
 
     let run = |words: &[&str], variables: &[(&str, &str)]| {
         let mut command = command(folder.path(), words);

@@ -9,6 +9,9 @@ mod look;
 mod mistakes;
 mod outputs;
 mod plan;
+#[cfg(all(feature = "cluster", unix))]
+#[path = "../common/process.rs"]
+mod process;
 mod run;
 mod sizes;
 #[cfg(unix)]

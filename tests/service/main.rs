@@ -13,6 +13,8 @@ mod common;
 #[path = "../common/draw.rs"]
 mod draw;
 mod harness;
+#[path = "../common/process.rs"]
+mod process;
 mod processes;
 mod proxy;
 

@@ -3,9 +3,8 @@
 
 #![allow(clippy::print_stdout, reason = "shows the waits of a long run")]
 
-use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use forebay_runtime::cache::{CacheOptions, Stores};
 use super::common::{digest, photos};
 use super::draw::Draw;
 use super::harness::{rest, take};
+use super::process::Process;
 
 /// Environment variable with the number of random runs (default 2).
 const RUNS_VARIABLE: &str = "FOREBAY_CHAOS_PROCESS_RUNS";
@@ -24,67 +24,23 @@ const RUNS_VARIABLE: &str = "FOREBAY_CHAOS_PROCESS_RUNS";
 const FIRST_VARIABLE: &str = "FOREBAY_CHAOS_PROCESS_FIRST";
 const WORKERS: usize = 3;
 
-/// A process of the command line, which is killed when the test ends.
-struct Process {
-    child: Child,
-    address: String,
-    /// Open end of the pipe that the process writes its messages to.
-    _messages: Lines<BufReader<ChildStderr>>,
+fn process(words: &[&str]) -> Process {
+    Process::start(Command::new(env!("CARGO_BIN_EXE_forebay")).args(words))
 }
 
-impl Process {
-    /// Starts a process, and waits until it says which address it listens on.
-    fn start(words: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-        let command = command.args(words).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let listens = |line: std::io::Result<String>| {
-            let line = line.unwrap();
-            line.split_once("listens on ").map(|(_, at)| at.to_owned())
-        };
-        let address = lines.by_ref().find_map(listens).unwrap();
-        Self {
-            child,
-            address,
-            _messages: lines,
-        }
-    }
-
-    fn scheduler(listen: &str) -> Self {
-        Self::start(&["scheduler", "--listen", listen])
-    }
-
-    fn worker(scheduler: &str) -> Self {
-        Self::start(&[
-            "worker",
-            "--scheduler",
-            scheduler,
-            "--threads",
-            "1",
-            "--slots",
-            "2",
-        ])
-    }
-
-    fn signal(&self, name: &str) {
-        let (name, id) = (format!("-{name}"), self.child.id().to_string());
-        assert!(
-            Command::new("kill")
-                .args([&name, &id])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
+fn start_scheduler(listen: &str) -> Process {
+    process(&["scheduler", "--listen", listen])
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        // A stopped process ends, too.
-        let _ = self.child.kill();
-        self.child.wait().unwrap();
-    }
+fn start_worker(scheduler: &str) -> Process {
+    let words = ["worker", "--scheduler", scheduler];
+    process(&[&words[..], &["--threads", "1", "--slots", "2"]].concat())
+}
+
+fn signal(process: &Process, name: &str) {
+    let (name, id) = (format!("-{name}"), process.child.id().to_string());
+    let sent = Command::new("kill").args([&name, &id]).status().unwrap();
+    assert!(sent.success());
 }
 
 /// A scheduler and workers in processes of their own.
@@ -98,9 +54,9 @@ struct Processes {
 
 impl Processes {
     fn start() -> Self {
-        let scheduler = Process::scheduler("127.0.0.1:0");
+        let scheduler = start_scheduler("127.0.0.1:0");
         let address = scheduler.address.clone();
-        let workers = (0..WORKERS).map(|_| Process::worker(&address));
+        let workers = (0..WORKERS).map(|_| start_worker(&address));
         Self {
             workers: workers.collect(),
             scheduler: Some(scheduler),
@@ -112,38 +68,36 @@ impl Processes {
     /// Does something bad that the draw decides, and returns what it was.
     fn disturb(&mut self, draw: &mut Draw) -> &'static str {
         if let Some(stopped) = self.stopped.take() {
-            self.workers[stopped].signal("CONT");
+            signal(&self.workers[stopped], "CONT");
         }
         let worker = draw.whole(0, WORKERS as u64 - 1) as usize;
         match draw.pick(&[0, 1, 2, 3, 4]) {
             0 => {
                 // The old process is killed first.
                 self.workers.remove(worker);
-                self.workers.push(Process::worker(&self.address));
+                self.workers.push(start_worker(&self.address));
                 "a worker was killed"
             }
             1 => {
                 self.workers.clear();
-                self.workers = (0..WORKERS)
-                    .map(|_| Process::worker(&self.address))
-                    .collect();
+                self.workers = (0..WORKERS).map(|_| start_worker(&self.address)).collect();
                 "all workers were killed"
             }
             2 => {
-                self.workers[worker].signal("STOP");
+                signal(&self.workers[worker], "STOP");
                 self.stopped = Some(worker);
                 "a worker was stopped"
             }
             3 => {
                 self.scheduler = None;
-                self.scheduler = Some(Process::scheduler(&self.address));
+                self.scheduler = Some(start_scheduler(&self.address));
                 "the scheduler was killed"
             }
             _ => {
                 self.scheduler = None;
                 self.workers.remove(worker);
-                self.workers.push(Process::worker(&self.address));
-                self.scheduler = Some(Process::scheduler(&self.address));
+                self.workers.push(start_worker(&self.address));
+                self.scheduler = Some(start_scheduler(&self.address));
                 "the scheduler and a worker were killed"
             }
         }

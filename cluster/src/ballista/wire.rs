@@ -18,6 +18,8 @@ pub(crate) struct SubmitRequest {
     pub(crate) avoid: Vec<String>,
     #[prost(string, tag = "5")]
     pub(crate) client: String,
+    #[prost(uint64, tag = "6")]
+    pub(crate) staging_nanos: u64,
 }
 
 /// An answer to [`SubmitRequest`]: the job's id at once, and its end later.

@@ -36,6 +36,7 @@ impl<C: LeaseCodec, S> LeaseStream<C, S> {
                     attempt,
                     segments,
                     affinity,
+                    staging,
                     order,
                     avoid,
                     ..
@@ -43,6 +44,7 @@ impl<C: LeaseCodec, S> LeaseStream<C, S> {
                     let request = LeaseRequest {
                         payload: self.codec.encode(&segments),
                         affinity,
+                        staging,
                         order,
                         avoid,
                     };

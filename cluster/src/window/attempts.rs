@@ -73,6 +73,12 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             lease: id,
             segments: lease.segments.clone(),
             affinity: lease.affinity.wrapping_add(shift),
+            // A second attempt must not wait.
+            staging: if running > 0 {
+                Duration::ZERO
+            } else {
+                lease.staging
+            },
             order: lease.place().sequence,
             avoid: self.workers.avoided(&lease.unfit),
         };

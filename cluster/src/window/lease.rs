@@ -32,6 +32,7 @@ pub(super) struct RunningAttempt {
 pub(super) struct OpenLease<N> {
     pub(super) segments: Vec<LeaseSegment<N>>,
     pub(super) affinity: u64,
+    pub(super) staging: Duration,
     /// Reserved bytes: those of all segments.
     pub(super) bytes: u64,
     pub(super) estimated_bytes: u64,
@@ -64,6 +65,7 @@ impl<N> OpenLease<N> {
         Self {
             weight: cut.weight(settings),
             affinity: cut.affinity,
+            staging: cut.staging,
             bytes: cut.bytes,
             estimated_bytes: cut.estimated_bytes,
             estimated_work: cut.estimated_work,
@@ -105,6 +107,7 @@ impl<N> OpenLease<N> {
     pub(super) fn part(&self, segments: Vec<LeaseSegment<N>>, suspicion: Suspicion) -> Self {
         Self {
             affinity: self.affinity,
+            staging: self.staging,
             bytes: segments.iter().map(|segment| segment.bytes).sum(),
             segments,
             estimated_bytes: 0,

@@ -91,6 +91,8 @@ pub enum WindowAction<N, R> {
         segments: Vec<LeaseSegment<N>>,
         /// Affinity key.
         affinity: u64,
+        /// Time that staging the data of the lease takes.
+        staging: Duration,
         /// Position of the lease in the stream.
         order: u64,
         /// Workers that must not run the lease.

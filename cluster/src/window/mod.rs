@@ -76,6 +76,6 @@ mod workers;
 pub use machine::LeaseWindow;
 pub use message::{AttemptId, LeaseId, WindowAction, WindowEvent};
 pub(crate) use outage::backoff;
-pub use segment::{ByteSize, LeaseSegment, PieceId, SegmentInfo, SegmentPiece};
+pub use segment::{ByteSize, LeaseSegment, PieceId, SegmentInfo, SegmentPiece, StagedData};
 pub use settings::WindowSettings;
 pub use status::{WindowCounts, WindowStatus};

@@ -13,6 +13,10 @@ use super::settings::WindowSettings;
 pub(super) struct LeaseCut<N> {
     pub(super) segments: Vec<LeaseSegment<N>>,
     pub(super) affinity: u64,
+    /// Time that staging the data of all segments takes.
+    pub(super) staging: Duration,
+    /// Key of the data of the last segment.
+    staged: Option<u64>,
     /// Bytes to reserve.
     pub(super) bytes: u64,
     /// Expected computing time.
@@ -28,6 +32,8 @@ impl<N> LeaseCut<N> {
         Self {
             segments: Vec::new(),
             affinity: 0,
+            staging: Duration::ZERO,
+            staged: None,
             bytes: 0,
             work: Duration::ZERO,
             estimated_bytes: 0,
@@ -144,6 +150,9 @@ impl<N> SegmentQueue<N> {
             if cut.segments.is_empty() {
                 cut.affinity = info.affinity;
             }
+            if cut.staged.replace(info.staged.key) != Some(info.staged.key) {
+                cut.staging = cut.staging.saturating_add(info.staged.time);
+            }
             cut.bytes = total;
             cut.work += pace.work(info.work);
             cut.estimated_bytes = cut.estimated_bytes.saturating_add(info.bytes);
@@ -203,6 +212,7 @@ impl<N> SegmentQueue<N> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::segment::StagedData;
     use super::*;
 
     const MB: u64 = 1 << 20;
@@ -213,6 +223,10 @@ mod tests {
             bytes,
             work: Duration::from_millis(work_ms),
             affinity,
+            staged: StagedData {
+                key: affinity,
+                time: Duration::from_millis(7),
+            },
             rows: 1,
             is_divisible: false,
         }
@@ -234,6 +248,19 @@ mod tests {
         }
         assert!(queue.is_exhausted());
         sizes
+    }
+
+    #[test]
+    fn data_that_segments_share_is_staged_once() {
+        let (settings, pace) = (WindowSettings::default(), Pace::default());
+        let mut queue = SegmentQueue::new();
+        queue.goal = 1.0;
+        queue.add([1, 1, 2, 2, 2].map(|key| info(10, 0, key)).into());
+        queue.complete();
+        queue.extend(&pace, &settings);
+        let cut = queue.take(&settings);
+        assert_eq!((cut.segments.len(), cut.affinity), (5, 1));
+        assert_eq!(cut.staging, Duration::from_millis(14));
     }
 
     #[test]

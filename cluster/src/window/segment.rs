@@ -9,6 +9,16 @@ pub trait ByteSize {
     fn bytes(&self) -> u64;
 }
 
+/// Data that a worker stages before it computes a segment. Segments that follow each other and need
+/// the same data stage it once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StagedData {
+    /// Key of the data.
+    pub key: u64,
+    /// Time that staging takes; zero if the worker reads rows by reference.
+    pub time: Duration,
+}
+
 /// A segment to compute. Segments are numbered from 0 in the order in which the host adds them.
 #[derive(Debug, Clone)]
 pub struct SegmentInfo<N> {
@@ -20,6 +30,8 @@ pub struct SegmentInfo<N> {
     pub work: Duration,
     /// Segments with the same affinity key share staged data.
     pub affinity: u64,
+    /// The data that a worker stages for the segment.
+    pub staged: StagedData,
     /// Number of rows.
     pub rows: u64,
     /// True if the host can split the segment into ranges of rows.

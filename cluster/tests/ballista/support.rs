@@ -235,6 +235,7 @@ pub(crate) fn lease(command: &str, order: u64) -> LeaseRequest {
     LeaseRequest {
         payload: Bytes::from(command.to_owned()),
         affinity: order / 10,
+        staging: Duration::ZERO,
         order,
         avoid: vec![],
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay_cluster::window::{ByteSize, SegmentInfo, WindowSettings};
+use forebay_cluster::window::{ByteSize, SegmentInfo, StagedData, WindowSettings};
 
 use crate::rng::SplitMix;
 
@@ -208,6 +208,7 @@ fn segments(rng: &mut SplitMix) -> Vec<SimSegment> {
             bytes: estimate,
             work: if is_unknown { Duration::ZERO } else { work },
             affinity,
+            staged: StagedData::default(),
             rows,
             is_divisible,
         };

@@ -12,6 +12,7 @@ mod received;
 mod resources;
 pub(crate) mod row_counts;
 mod sample;
+mod staged_data;
 mod work;
 
 pub use caching::{CacheFacts, machine, planned_cache, used_cache};
@@ -22,4 +23,5 @@ pub use open_job::OpenJob;
 pub(crate) use open_plan::OpenPlan;
 pub use row_counts::{CountShare, ShareName};
 pub use sample::{Prepared, Sample, prepare};
+pub use staged_data::StagedSegment;
 pub use work::JobWork;

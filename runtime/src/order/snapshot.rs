@@ -27,6 +27,8 @@ pub(crate) struct Snapshot {
     /// All splits, in stored order.
     pub splits: Vec<SnapshotSplit>,
     rows: u64,
+    /// Bytes that are read from files when every split is read once.
+    bytes: u64,
 }
 
 /// A scan of a plan, and the files that the scan reads.
@@ -117,7 +119,9 @@ impl Snapshot {
                 });
             }
         }
+        let bytes = splits.iter().map(|split: &SnapshotSplit| split.bytes);
         Ok(Self {
+            bytes: bytes.fold(0, u64::saturating_add),
             scans,
             files,
             splits,
@@ -142,14 +146,13 @@ impl Snapshot {
     }
 
     /// Returns the number of bytes read from files when every split is read once.
-    pub(crate) fn bytes(&self) -> u64 {
-        let bytes = self.splits.iter().map(|s| s.bytes);
-        bytes.fold(0, u64::saturating_add)
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Returns the mean size of a stored row, in bytes.
     pub(crate) fn row_bytes(&self) -> u64 {
-        self.bytes() / self.rows().max(1)
+        self.bytes / self.rows.max(1)
     }
 
     /// Returns the hash that identifies a row: `row` is its number in the file at index `file` of

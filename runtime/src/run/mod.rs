@@ -36,7 +36,8 @@ pub use segment_engine::{ByName, SegmentEngine};
 
 pub use crate::job::{
     CacheFacts, ComputedSegment, CountShare, JobCache, JobConfig, JobWork, LastSteps, OpenJob,
-    Prepared, Sample, ShareName, SharedCache, machine, planned_cache, prepare, used_cache,
+    Prepared, Sample, ShareName, SharedCache, StagedSegment, machine, planned_cache, prepare,
+    used_cache,
 };
 pub use crate::memory::DEFAULT_MEMORY;
 pub use crate::segment::{CacheUse, SegmentName, SegmentWindow, SourceNames, cached_location};

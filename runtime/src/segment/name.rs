@@ -171,10 +171,9 @@ impl SegmentName {
         }
     }
 
-    /// Returns the window of the segment's first row; `None` if the segment has no rows.
-    pub fn first_window(&self) -> Option<SegmentWindow> {
-        let (window, _) = self.runs.first()?.extent();
-        self.windows.get(window as usize).copied()
+    /// Returns the windows that contain the segment's rows, in the order of the stream.
+    pub fn windows(&self) -> impl Iterator<Item = SegmentWindow> {
+        self.windows.iter().copied()
     }
 }
 

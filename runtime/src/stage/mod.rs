@@ -1,5 +1,6 @@
 //! The row stage, which holds the rows of a window and returns them in any order.
 
+mod error;
 mod space;
 mod spill;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 use crate::record_batch::record_batch;
+pub use error::SpillError;
 pub(crate) use space::SpillSpace;
 use spill::Spill;
 

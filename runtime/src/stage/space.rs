@@ -67,8 +67,7 @@ impl SpillFile {
         self.bytes += more;
         if used.saturating_add(more) > self.space.limit {
             return Err(io::Error::other(format!(
-                "temporary files would take more than {} bytes; give the run more memory, or shuffle within \
-                 smaller windows",
+                "the temporary files of the run would take more than {} bytes",
                 self.space.limit
             )));
         }

@@ -14,8 +14,9 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use arrow_row::{RowConverter, SortField};
-use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_err};
+use datafusion::common::{Result, exec_err, internal_err};
 
+use super::error::SpillError;
 use super::space::{SpillFile, SpillSpace};
 
 /// Number of bytes that are encoded or read in one call.
@@ -56,10 +57,7 @@ enum Codec {
 
 impl Spill {
     pub(super) fn create(schema: &SchemaRef, space: &Arc<SpillSpace>) -> Result<Self> {
-        let file = space.create().map_err(|e| {
-            let folder = std::env::temp_dir().display().to_string();
-            exec_datafusion_err!("cannot create a temporary file in {folder}: {e}")
-        })?;
+        let file = { space.create() }.map_err(|error| SpillError::new("create", error))?;
         let types = schema.fields().iter().map(|field| field.data_type());
         let codec = if !schema.fields().is_empty() && types.clone().all(survives_row_format) {
             let fields = types.map(|t| SortField::new(t.clone()));
@@ -218,7 +216,7 @@ impl Spill {
         for (from, to) in runs {
             let mut bytes = vec![0; (to - from) as usize];
             read_exact_at(&self.file.file, &mut bytes, from)
-                .map_err(|e| exec_datafusion_err!("cannot read rows from a temporary file: {e}"))?;
+                .map_err(|error| SpillError::new("read rows from", error))?;
             pieces.starts.push(from);
             pieces.runs.push(bytes);
         }
@@ -227,8 +225,7 @@ impl Spill {
 }
 
 fn write(file: &mut SpillFile, bytes: &[u8]) -> Result<()> {
-    file.append(bytes)
-        .map_err(|e| exec_datafusion_err!("cannot write rows to a temporary file: {e}"))
+    { file.append(bytes) }.map_err(|error| SpillError::new("write rows to", error))
 }
 
 /// Byte ranges of the file that were read into memory, by ascending start.

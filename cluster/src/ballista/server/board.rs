@@ -2,13 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
+use super::alarm::Alarm;
+use super::staged_keys::StagedKeys;
 use super::watch::WorkerState;
 use crate::ballista::lock::lock;
 use crate::ballista::wire::WorkerAddress;
+
+/// Longest time for which a lease waits for a worker that has its data staged.
+const MAX_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A registered worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +48,10 @@ pub(crate) struct Board {
     notes: Mutex<BTreeMap<u64, WorkerNote>>,
     /// Number of running leases of each client that has any.
     running: Mutex<BTreeMap<String, usize>>,
+    /// The workers that have the data of leases staged.
+    pub(crate) staged: StagedKeys,
+    /// The time at which leases that wait for a worker are placed again.
+    pub(crate) alarm: Alarm,
 }
 
 impl Board {
@@ -130,10 +141,13 @@ impl Board {
     }
 
     /// Creates the record of a lease that was submitted.
-    pub(crate) fn submit(self: &Arc<Self>, client: String) -> Arc<LeaseRecord> {
+    /// It waits for a worker that has its data staged for at most as long as staging takes.
+    pub(crate) fn submit(self: &Arc<Self>, client: String, staging: Duration) -> Arc<LeaseRecord> {
         Arc::new(LeaseRecord {
             board: Arc::clone(self),
             client,
+            staging: staging.min(MAX_PATIENCE),
+            patient_until: OnceLock::new(),
             phase: Mutex::new(LeasePhase::Waiting),
             lost: Notify::new(),
         })
@@ -158,11 +172,25 @@ pub(crate) enum LeasePhase {
 pub(crate) struct LeaseRecord {
     board: Arc<Board>,
     client: String,
+    staging: Duration,
+    /// The time from which the lease goes to any worker; unset while it was not held back.
+    patient_until: OnceLock<Instant>,
     phase: Mutex<LeasePhase>,
     lost: Notify,
 }
 
 impl LeaseRecord {
+    /// Returns `true` if the lease may wait at `now` for a worker that has its data.
+    pub(crate) fn is_patient(&self, now: Instant) -> bool {
+        !self.staging.is_zero() && self.patient_until.get().is_none_or(|until| now < *until)
+    }
+
+    /// Notes that the lease is held back although another worker has a free slot.
+    pub(crate) fn hold(&self, now: Instant) {
+        let until = self.patient_until.get_or_init(|| now + self.staging);
+        self.board.alarm.set(*until);
+    }
+
     /// Returns the phase of the lease.
     pub(crate) fn phase(&self) -> LeasePhase {
         lock(&self.phase).clone()
@@ -229,7 +257,7 @@ mod tests {
     #[test]
     fn running_leases_are_counted() {
         let board = Arc::new(Board::default());
-        let [first, second] = [(), ()].map(|()| board.submit("client".to_owned()));
+        let [first, second] = [(), ()].map(|()| board.submit("client".to_owned(), Duration::ZERO));
         assert!(board.running().is_empty());
         assert!(first.assign("a") && second.assign("b"));
         assert!(!first.assign("b"), "a lease is assigned once");
@@ -272,7 +300,7 @@ mod tests {
     #[test]
     fn losing_a_lease_wakes_its_submission() {
         let board = Arc::new(Board::default());
-        let lease = board.submit("client".to_owned());
+        let lease = board.submit("client".to_owned(), Duration::ZERO);
         lease.lose();
         assert_eq!(lease.phase(), LeasePhase::Waiting, "no worker had it");
         lease.assign("a");

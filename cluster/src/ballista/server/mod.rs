@@ -4,6 +4,7 @@
 //! `parking_lot`, whose table of waiting threads does not survive `fork`. A client does: training
 //! programs fork, and link the client's side alone.
 
+mod alarm;
 mod blob_receiver;
 mod blob_source;
 mod blob_store;
@@ -33,6 +34,7 @@ mod result_store;
 mod scheduler;
 mod security;
 mod service;
+mod staged_keys;
 mod status;
 mod submission;
 mod watch;

@@ -1,6 +1,6 @@
 //! The decision which waiting leases run next, and where.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A lease that waits for a worker.
@@ -10,6 +10,10 @@ pub(crate) struct WaitingLease {
     pub(crate) order: u64,
     pub(crate) affinity: u64,
     pub(crate) avoid: Vec<String>,
+    /// The workers that have the lease's data staged.
+    pub(crate) staged: Vec<String>,
+    /// True if the lease may wait for one of them.
+    pub(crate) is_patient: bool,
 }
 
 /// A worker with free slots.
@@ -19,77 +23,144 @@ pub(crate) struct FreeWorker {
     pub(crate) slots: u32,
 }
 
-/// Decides which leases run where. Returns pairs of positions in `leases` and `free`.
+/// The decision which leases run where.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Placement {
+    /// Pairs of positions: of a lease, and of the free worker that runs it.
+    pub(crate) placed: Vec<(usize, usize)>,
+    /// Positions of the leases that wait for a worker that has their data, although another worker
+    /// has a free slot.
+    pub(crate) held: Vec<usize>,
+}
+
+/// Decides which leases run where.
 ///
 /// The client with the fewest running leases is served first, and of its leases the one with the
-/// lowest order. Among the leases that are served, those whose preferred worker has room go there.
-/// The others go to any worker with room, so that no slot stays free while a lease waits. The
-/// preferred worker is the one with the highest rendezvous hash (Thaler and Ravishankar, 1998) of
-/// all known workers, busy ones included: a lease that goes elsewhere once returns.
+/// lowest order. A lease goes to a worker that has its data staged. While these are busy, a patient
+/// lease waits for one of them. Other leases that are served go to their preferred worker if it has
+/// room, and else to any worker with room, so that no slot stays free while an impatient lease
+/// waits. The preferred worker is the one with the highest rendezvous hash (Thaler and
+/// Ravishankar, 1998) of all known workers, busy ones included.
 pub(crate) fn place(
     leases: &[WaitingLease],
     free: &[FreeWorker],
     known: &BTreeSet<String>,
     running: &BTreeMap<String, usize>,
-) -> Vec<(usize, usize)> {
-    let mut room: Vec<u32> = free.iter().map(|worker| worker.slots).collect();
+) -> Placement {
+    let mut round = Round {
+        leases,
+        free,
+        known,
+        room: free.iter().map(|worker| worker.slots).collect(),
+        staged: HashMap::new(),
+        placed: Vec::new(),
+    };
     let mut waiting = serving_order(leases, running);
-    let mut placed = Vec::new();
     loop {
-        let slots = room.iter().sum::<u32>() as usize;
-        let can_run = |lease: &usize| {
-            let avoid = &leases[*lease].avoid;
-            free.iter()
-                .zip(&room)
-                .any(|(worker, room)| *room > 0 && !avoid.contains(&worker.id))
-        };
-        let served: Vec<usize> = waiting
-            .iter()
-            .copied()
-            .filter(can_run)
-            .take(slots)
-            .collect();
-        if served.is_empty() {
-            return placed;
+        let slots = round.room.iter().sum::<u32>() as usize;
+        let can_run = |lease: &usize| round.has_room(*lease) && !round.is_held(*lease);
+        let served = waiting.iter().copied().filter(can_run).take(slots);
+        let served: Vec<usize> = served.collect();
+        let before = round.placed.len();
+        round.serve(&served);
+        if round.placed.len() == before {
+            waiting.retain(|&lease| round.has_room(lease));
+            return Placement {
+                placed: round.placed,
+                held: waiting,
+            };
         }
-        let before = placed.len();
-        place_served(leases, free, known, &served, &mut room, &mut placed);
-        waiting.retain(|lease| !placed[before..].iter().any(|(done, _)| done == lease));
+        waiting.retain(|lease| !round.placed[before..].iter().any(|(done, _)| done == lease));
     }
 }
 
-/// Places the leases `served` on workers with `room`: first those that get their preferred worker.
-fn place_served(
-    leases: &[WaitingLease],
-    free: &[FreeWorker],
-    known: &BTreeSet<String>,
-    served: &[usize],
-    room: &mut [u32],
-    placed: &mut Vec<(usize, usize)>,
-) {
-    let mut others = Vec::new();
-    for &lease in served {
-        let preferred = preferred(&leases[lease], known);
-        let worker = free.iter().position(|worker| Some(&worker.id) == preferred);
-        match worker {
-            Some(worker) if room[worker] > 0 => {
-                room[worker] -= 1;
-                placed.push((lease, worker));
+/// The state of a decision.
+struct Round<'a> {
+    leases: &'a [WaitingLease],
+    free: &'a [FreeWorker],
+    known: &'a BTreeSet<String>,
+    /// Free slots of each worker in `free`.
+    room: Vec<u32>,
+    /// For each affinity key, the workers in `free` that were given leases of the key.
+    staged: HashMap<u64, Vec<usize>>,
+    placed: Vec<(usize, usize)>,
+}
+
+impl<'a> Round<'a> {
+    /// Returns `true` if a worker that may run the lease has room.
+    fn has_room(&self, lease: usize) -> bool {
+        let avoid = &self.leases[lease].avoid;
+        let mut free = self.free.iter().zip(&self.room);
+        free.any(|(worker, room)| *room > 0 && !avoid.contains(&worker.id))
+    }
+
+    /// Returns the workers that have the data of a lease and may run it.
+    fn staged_by(&self, lease: usize) -> impl Iterator<Item = &'a str> {
+        let WaitingLease {
+            affinity,
+            avoid,
+            staged,
+            ..
+        } = &self.leases[lease];
+        let known = staged.iter().filter(|id| self.known.contains(*id));
+        let new = { self.staged.get(affinity).into_iter().flatten() }
+            .map(|&worker| &self.free[worker].id);
+        let all: Vec<&String> = known.chain(new).collect();
+        { all.into_iter().filter(|id| !avoid.contains(id)) }.map(String::as_str)
+    }
+
+    fn room_of(&self, id: &str) -> Option<usize> {
+        let worker = self.free.iter().position(|worker| worker.id == id)?;
+        (self.room[worker] > 0).then_some(worker)
+    }
+
+    /// Returns `true` if a lease waits for a worker that has its data.
+    fn is_held(&self, lease: usize) -> bool {
+        let mut staged = self.staged_by(lease).peekable();
+        self.leases[lease].is_patient
+            && staged.peek().is_some()
+            && staged.all(|id| self.room_of(id).is_none())
+    }
+
+    /// Returns the worker with room where a lease runs best, if that one has room.
+    fn home(&self, lease: usize) -> Option<usize> {
+        let mut staged = self.staged_by(lease).peekable();
+        if staged.peek().is_some() {
+            return staged.find_map(|id| self.room_of(id));
+        }
+        self.room_of(preferred(&self.leases[lease], self.known)?)
+    }
+
+    /// Places the leases `served`: first those whose best worker has room.
+    fn serve(&mut self, served: &[usize]) {
+        let mut others = Vec::new();
+        for &lease in served {
+            match self.home(lease) {
+                Some(worker) => self.give(lease, worker),
+                None => others.push(lease),
             }
-            _ => others.push(lease),
+        }
+        for lease in others {
+            if self.is_held(lease) {
+                continue;
+            }
+            let WaitingLease {
+                affinity, avoid, ..
+            } = &self.leases[lease];
+            let worker = (0..self.free.len())
+                .filter(|&worker| self.room[worker] > 0 && !avoid.contains(&self.free[worker].id))
+                .max_by_key(|&worker| score(*affinity, &self.free[worker].id));
+            if let Some(worker) = worker {
+                self.give(lease, worker);
+            }
         }
     }
-    for lease in others {
-        let WaitingLease {
-            affinity, avoid, ..
-        } = &leases[lease];
-        let worker = (0..free.len())
-            .filter(|&worker| room[worker] > 0 && !avoid.contains(&free[worker].id))
-            .max_by_key(|&worker| score(*affinity, &free[worker].id));
-        if let Some(worker) = worker {
-            room[worker] -= 1;
-            placed.push((lease, worker));
-        }
+
+    fn give(&mut self, lease: usize, worker: usize) {
+        self.room[worker] -= 1;
+        let staged = self.staged.entry(self.leases[lease].affinity).or_default();
+        staged.push(worker);
+        self.placed.push((lease, worker));
     }
 }
 
@@ -135,6 +206,8 @@ mod tests {
             order,
             affinity,
             avoid: vec![],
+            staged: vec![],
+            is_patient: false,
         }
     }
 
@@ -162,7 +235,7 @@ mod tests {
     fn the_lowest_orders_run_first() {
         let leases: Vec<_> = [5, 3, 9, 1].map(|order| lease("c", order, order)).into();
         let (free, known) = workers(&[("a", 1), ("b", 1)]);
-        let placed = place(&leases, &free, &known, &BTreeMap::new());
+        let placed = place(&leases, &free, &known, &BTreeMap::new()).placed;
         assert_eq!(
             orders(&leases, &placed),
             [("c".to_owned(), 1), ("c".to_owned(), 3)]
@@ -174,14 +247,14 @@ mod tests {
         let mut leases: Vec<_> = (0..10).map(|order| lease("busy", order, order)).collect();
         leases.extend((100..103).map(|order| lease("new", order, order)));
         let (free, known) = workers(&[("a", 2), ("b", 2)]);
-        let placed = place(&leases, &free, &known, &BTreeMap::new());
+        let placed = place(&leases, &free, &known, &BTreeMap::new()).placed;
         let served: Vec<_> = [("busy", 0), ("busy", 1), ("new", 100), ("new", 101)]
             .map(own)
             .into();
         assert_eq!(orders(&leases, &placed), served);
 
         let running = BTreeMap::from([("busy".to_owned(), 3)]);
-        let placed = place(&leases, &free, &known, &running);
+        let placed = place(&leases, &free, &known, &running).placed;
         let served: Vec<_> = [("busy", 0), ("new", 100), ("new", 101), ("new", 102)]
             .map(own)
             .into();
@@ -197,7 +270,7 @@ mod tests {
         let (free, known) = workers(&[("a", 4), ("b", 4), ("c", 4)]);
         for affinity in 0..50 {
             let leases: Vec<_> = (0..4).map(|order| lease("c", order, affinity)).collect();
-            let placed = place(&leases, &free, &known, &BTreeMap::new());
+            let placed = place(&leases, &free, &known, &BTreeMap::new()).placed;
             assert_eq!(placed.len(), 4);
             assert!(placed.iter().all(|(_, worker)| *worker == placed[0].1));
         }
@@ -226,7 +299,44 @@ mod tests {
             slots: 2,
         }];
         let leases: Vec<_> = (0..2).map(|n| lease("c", n, n)).collect();
-        assert_eq!(place(&leases, &free, &known, &BTreeMap::new()).len(), 2);
+        let placed = place(&leases, &free, &known, &BTreeMap::new()).placed;
+        assert_eq!(placed.len(), 2);
+    }
+
+    #[test]
+    fn a_patient_lease_waits_for_a_worker_that_has_its_data() {
+        let (free, _) = workers(&[("a", 3)]);
+        let known = BTreeSet::from(["a", "b", "c"].map(str::to_owned));
+        let mut leases: Vec<_> = (0..3).map(|n| lease("c", n, n)).collect();
+        for (lease, staged) in leases.iter_mut().zip(["b", "a", "gone"]) {
+            lease.is_patient = true;
+            lease.staged = vec![staged.to_owned()];
+        }
+        let waits = |leases: &[WaitingLease]| place(leases, &free, &known, &BTreeMap::new());
+        let waiting = waits(&leases);
+        assert_eq!((waiting.placed.len(), waiting.held), (2, vec![0]));
+        // It goes on without patience, and where its worker may not run it.
+        leases[0].is_patient = false;
+        assert_eq!(waits(&leases[..1]).placed, [(0, 0)]);
+        leases[0].is_patient = true;
+        leases[0].avoid = vec!["b".to_owned()];
+        assert_eq!(waits(&leases[..1]).placed, [(0, 0)]);
+        // Nobody is held back from slots that do not exist.
+        leases[0].avoid = vec![];
+        let none = place(&leases, &[], &known, &BTreeMap::new());
+        assert_eq!(none, Placement::default());
+    }
+
+    #[test]
+    fn patient_leases_of_one_key_follow_the_first() {
+        let (free, known) = workers(&[("a", 1), ("b", 1), ("c", 1)]);
+        let mut leases: Vec<_> = (0..4).map(|n| lease("c", n, 9)).collect();
+        for lease in &mut leases {
+            lease.is_patient = true;
+        }
+        let placement = place(&leases, &free, &known, &BTreeMap::new());
+        assert_eq!(placement.placed.len(), 1);
+        assert_eq!((placement.placed[0].0, placement.held), (0, vec![1, 2, 3]));
     }
 
     #[test]
@@ -235,7 +345,7 @@ mod tests {
         let mut leases: Vec<_> = (0..3).map(|n| lease("c", n, 1)).collect();
         leases[0].avoid = vec!["a".to_owned(), "b".to_owned()];
         leases[1].avoid = vec!["a".to_owned()];
-        let placed = place(&leases, &free, &known, &BTreeMap::new());
+        let placed = place(&leases, &free, &known, &BTreeMap::new()).placed;
         assert_eq!(
             orders(&leases, &placed),
             [("c".to_owned(), 1), ("c".to_owned(), 2)]
@@ -248,7 +358,7 @@ mod tests {
         let (free, known) = workers(&[("a", 3), ("b", 1), ("c", 2)]);
         for seed in 0..50 {
             let leases: Vec<_> = (0..9).map(|n| lease("c", n, n * seed)).collect();
-            let placed = place(&leases, &free, &known, &BTreeMap::new());
+            let placed = place(&leases, &free, &known, &BTreeMap::new()).placed;
             assert_eq!(placed.len(), 6);
             for (position, worker) in free.iter().enumerate() {
                 let used = placed.iter().filter(|(_, used)| *used == position).count();
@@ -260,8 +370,10 @@ mod tests {
     #[test]
     fn nothing_to_do_is_fine() {
         let (free, known) = workers(&[("a", 1)]);
-        assert!(place(&[], &free, &known, &BTreeMap::new()).is_empty());
+        let nothing = Placement::default();
+        assert_eq!(place(&[], &free, &known, &BTreeMap::new()), nothing);
         let none = BTreeSet::new();
-        assert!(place(&[lease("c", 0, 0)], &[], &none, &BTreeMap::new()).is_empty());
+        let leases = [lease("c", 0, 0)];
+        assert_eq!(place(&leases, &[], &none, &BTreeMap::new()), nothing);
     }
 }

@@ -12,6 +12,7 @@ use ballista_scheduler::state::execution_graph::{
 };
 use ballista_scheduler::state::task_manager::JobInfoCache;
 use datafusion::common::Result;
+use tokio::time::Instant;
 
 use super::board::{Board, LeasePhase, LeaseRecord};
 use super::lease::LeaseExec;
@@ -36,6 +37,57 @@ pub(crate) fn lease_of(graph: &dyn ExecutionGraph) -> Option<Arc<LeaseRecord>> {
     lease.record().cloned()
 }
 
+/// The job of a lease that waits for a worker.
+struct WaitingJob<'a> {
+    id: &'a JobId,
+    job: &'a JobInfoCache,
+    record: Arc<LeaseRecord>,
+}
+
+impl LeasePolicy {
+    /// Returns the jobs whose lease waits for a worker, with what [`place`] needs to know of each.
+    async fn waiting_leases<'a>(
+        &self,
+        running_jobs: &'a HashMap<JobId, JobInfoCache>,
+        now: Instant,
+    ) -> (Vec<WaitingJob<'a>>, Vec<WaitingLease>) {
+        let mut jobs = Vec::new();
+        let mut leases = Vec::new();
+        for (id, job) in running_jobs {
+            let mut graph = job.execution_graph.write().await;
+            let Some(stage) = graph.fetch_running_stage(&[]) else {
+                continue;
+            };
+            let Some(lease) = stage_lease(&stage.plan) else {
+                continue;
+            };
+            let Some(record) = lease.record() else {
+                continue;
+            };
+            match record.phase() {
+                LeasePhase::Waiting => {
+                    let descriptor = lease.descriptor();
+                    leases.push(WaitingLease {
+                        client: descriptor.client.clone(),
+                        order: descriptor.order,
+                        affinity: descriptor.affinity,
+                        avoid: descriptor.avoid.clone(),
+                        staged: self.board.staged.workers(descriptor.affinity),
+                        is_patient: record.is_patient(now),
+                    });
+                    let record = Arc::clone(record);
+                    jobs.push(WaitingJob { id, job, record });
+                }
+                // Ballista wants to run it again. The client decides that, because it counts the
+                // workers that a lease has killed.
+                LeasePhase::Assigned(_) => record.lose(),
+                LeasePhase::Lost(_) | LeasePhase::Ended => {}
+            }
+        }
+        (jobs, leases)
+    }
+}
+
 #[async_trait::async_trait]
 impl DistributionPolicy for LeasePolicy {
     async fn bind_tasks(
@@ -43,7 +95,8 @@ impl DistributionPolicy for LeasePolicy {
         mut budgets: Vec<&mut AvailableVcores>,
         running_jobs: Arc<HashMap<JobId, JobInfoCache>>,
     ) -> Result<Vec<BoundTask>> {
-        let (jobs, leases) = waiting_leases(&running_jobs).await;
+        let now = Instant::now();
+        let (jobs, leases) = self.waiting_leases(&running_jobs, now).await;
         // A worker that is not watched may be an executor that knows no leases.
         let known: BTreeSet<String> = self
             .board
@@ -60,9 +113,15 @@ impl DistributionPolicy for LeasePolicy {
             })
             .collect();
         let mut bound = Vec::new();
-        for (lease, worker) in place(&leases, &free, &known, &self.board.running()) {
-            let (id, job) = jobs[lease];
+        let placement = place(&leases, &free, &known, &self.board.running());
+        for lease in placement.held {
+            jobs[lease].record.hold(now);
+        }
+        for (lease, worker) in placement.placed {
+            let WaitingJob { id, job, .. } = &jobs[lease];
             if let Some(task) = bind(id, job, budgets[worker]).await {
+                let worker = &free[worker].id;
+                self.board.staged.add(leases[lease].affinity, worker);
                 bound.push(task);
             }
         }
@@ -72,43 +131,6 @@ impl DistributionPolicy for LeasePolicy {
     fn name(&self) -> &'static str {
         "forebay leases"
     }
-}
-
-/// Returns the jobs whose lease waits for a worker, with what [`place`] needs to know of each.
-async fn waiting_leases(
-    running_jobs: &HashMap<JobId, JobInfoCache>,
-) -> (Vec<(&JobId, &JobInfoCache)>, Vec<WaitingLease>) {
-    let mut jobs = Vec::new();
-    let mut leases = Vec::new();
-    for (id, job) in running_jobs {
-        let mut graph = job.execution_graph.write().await;
-        let Some(stage) = graph.fetch_running_stage(&[]) else {
-            continue;
-        };
-        let Some(lease) = stage_lease(&stage.plan) else {
-            continue;
-        };
-        let Some(record) = lease.record() else {
-            continue;
-        };
-        match record.phase() {
-            LeasePhase::Waiting => {
-                let descriptor = lease.descriptor();
-                jobs.push((id, job));
-                leases.push(WaitingLease {
-                    client: descriptor.client.clone(),
-                    order: descriptor.order,
-                    affinity: descriptor.affinity,
-                    avoid: descriptor.avoid.clone(),
-                });
-            }
-            // Ballista wants to run it again. The client decides that, because it counts the
-            // workers that a lease has killed.
-            LeasePhase::Assigned(_) => record.lose(),
-            LeasePhase::Lost(_) | LeasePhase::Ended => {}
-        }
-    }
-    (jobs, leases)
 }
 
 /// Returns the lease of a stage, whose plan is a shuffle writer over it.

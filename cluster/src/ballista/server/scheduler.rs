@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::extension::SessionConfigExt;
-use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_core::serde::protobuf::UpdateTaskStatusParams;
+use ballista_core::serde::protobuf::scheduler_grpc_server::{SchedulerGrpc, SchedulerGrpcServer};
 use ballista_core::utils::default_session_builder;
 use ballista_scheduler::api::get_routes;
 use ballista_scheduler::cluster::BallistaCluster;
@@ -15,6 +16,7 @@ use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::create_scheduler;
 use datafusion::prelude::SessionConfig;
 use tokio::runtime::Handle;
+use tonic::Request;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -189,6 +191,8 @@ fn serve(
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let watch = watch_workers(Arc::clone(context));
     drop(task::start(&context.runtime, "watching the workers", watch));
+    let again = place_again(Arc::clone(context));
+    drop(task::start(&context.runtime, "placing leases", again));
     let routes = routes(context, service);
     let serve = async move {
         let server = server
@@ -211,6 +215,18 @@ fn serve(
         serve,
     ));
     Ok(())
+}
+
+/// Has Ballista place leases whenever the alarm of the board rings. Ballista does so by itself when a
+/// job comes or a task ends, so this reports the end of no tasks.
+async fn place_again(context: Arc<SchedulerContext>) {
+    loop {
+        context.board.alarm.rings().await;
+        let nothing = Request::new(UpdateTaskStatusParams::default());
+        if let Err(status) = SchedulerGrpc::update_task_status(&context.ballista, nothing).await {
+            tracing::warn!("leases that wait are not placed: {}", status.message());
+        }
+    }
 }
 
 /// Returns what the scheduler's port serves: Ballista's gRPC and REST, and the cluster's service.

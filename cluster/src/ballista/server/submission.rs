@@ -54,7 +54,8 @@ impl LeaseJob {
         request: SubmitRequest,
     ) -> Result<Self, Status> {
         check_limits(&request)?;
-        let record = context.board.submit(request.client.clone());
+        let staging = Duration::from_nanos(request.staging_nanos);
+        let record = context.board.submit(request.client.clone(), staging);
         let descriptor = LeaseDescriptor {
             payload: request.payload,
             affinity: request.affinity,

@@ -222,7 +222,8 @@ fn schedulers_decode_no_leases() {
         avoid: vec!["worker".to_owned()],
         client: "client".to_owned(),
     };
-    let plan = LeaseExec::submitted(descriptor.clone(), board.submit("client".to_owned())).unwrap();
+    let record = board.submit("client".to_owned(), Duration::ZERO);
+    let plan = LeaseExec::submitted(descriptor.clone(), record).unwrap();
     let encoded =
         PhysicalPlanNode::try_from_physical_plan(Arc::new(plan), &LeaseCodec::of_scheduler())
             .unwrap();

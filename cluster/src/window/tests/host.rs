@@ -137,6 +137,7 @@ pub(super) fn info(name: u64, bytes: u64, rows: u64) -> SegmentInfo<u64> {
         bytes,
         work: Duration::from_micros(1),
         affinity: 7,
+        staged: StagedData::default(),
         rows,
         is_divisible: true,
     }

@@ -303,6 +303,7 @@ fn a_long_stream_is_fast_and_needs_little_memory() {
                         bytes: 100,
                         work: Duration::from_micros(20),
                         affinity: 0,
+                        staged: StagedData::default(),
                         rows: 1,
                         is_divisible: false,
                     };

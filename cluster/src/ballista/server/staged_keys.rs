@@ -1,0 +1,73 @@
+//! The workers that have the data of leases staged, by affinity key.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::ballista::lock::lock;
+
+/// Number of keys in a generation. The latest keys, and at most twice as many, are known.
+const GENERATION: usize = 4096;
+/// Number of workers of one key.
+const MAX_WORKERS: usize = 8;
+
+/// The workers that ran leases of an affinity key, and so have its data staged. Old keys are
+/// forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct StagedKeys {
+    generations: Mutex<Generations>,
+}
+
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashMap<u64, Vec<String>>,
+    old: HashMap<u64, Vec<String>>,
+}
+
+impl StagedKeys {
+    /// Returns the workers that ran leases of a key, the latest last.
+    pub(crate) fn workers(&self, key: u64) -> Vec<String> {
+        let generations = lock(&self.generations);
+        let known = { generations.young.get(&key) }.or_else(|| generations.old.get(&key));
+        known.cloned().unwrap_or_default()
+    }
+
+    /// Notes that a worker runs a lease of a key.
+    pub(crate) fn add(&self, key: u64, worker: &str) {
+        let mut generations = lock(&self.generations);
+        if generations.young.len() >= GENERATION && !generations.young.contains_key(&key) {
+            generations.old = std::mem::take(&mut generations.young);
+        }
+        let old = generations.old.remove(&key);
+        let workers = generations.young.entry(key).or_default();
+        workers.extend(old.into_iter().flatten());
+        workers.retain(|of| of != worker);
+        workers.push(worker.to_owned());
+        let surplus = workers.len().saturating_sub(MAX_WORKERS);
+        workers.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_keys_are_known() {
+        let staged = StagedKeys::default();
+        let count = 3 * GENERATION as u64;
+        for key in 0..count {
+            staged.add(key, "a");
+            staged.add(7, "b");
+        }
+        assert_eq!(staged.workers(7), ["a", "b"]);
+        assert_eq!(staged.workers(count - 1), ["a"]);
+        assert_eq!(staged.workers(8), [""; 0]);
+        let known = (0..count).filter(|&key| !staged.workers(key).is_empty());
+        assert!((GENERATION..=2 * GENERATION).contains(&known.count()));
+        for worker in 0..20 {
+            staged.add(1, &worker.to_string());
+        }
+        assert_eq!(staged.workers(1).len(), MAX_WORKERS);
+        assert_eq!(staged.workers(1).last().unwrap(), "19");
+    }
+}
