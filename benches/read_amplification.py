@@ -8,19 +8,21 @@ in there. Each run is one epoch with `SHUFFLE WITHIN 10000 ROWS`, over a table o
 ones, and as eight ranks beside each other. Digests are compared, too.
 """
 
+import json
 import os
 import re
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy
 import pyarrow
 import pyarrow.parquet
 
-ROWS = 3_000_000
+ROWS = 20_000_000
 QUERY = "SELECT id, a, b FROM parquet('{}') AS t SHUFFLE WITHIN 10000 ROWS SEED 1 BATCH 1000"
 RANKS = 8
 
@@ -33,6 +35,15 @@ def write_table(path, group):
     draw = numpy.random.default_rng(1)
     columns = {"id": numpy.arange(ROWS), "a": draw.random(ROWS), "b": draw.integers(0, 1 << 40, ROWS)}
     pyarrow.parquet.write_table(pyarrow.table(columns), path, row_group_size=group, compression="none")
+
+
+def await_workers(program, address, count):
+    ready = 0
+    while ready < count:
+        time.sleep(0.2)
+        status = subprocess.run([program, "status", "--cluster", address, "--json"], capture_output=True)
+        if status.returncode == 0:
+            ready = sum(worker["is_ready"] for worker in json.loads(status.stdout)["workers"])
 
 
 def main():
@@ -61,6 +72,7 @@ def main():
         processes = [subprocess.Popen([program, "scheduler", "--listen", address], **quiet)]
         try:
             processes += [subprocess.Popen(words, **quiet) for _ in range(count)]
+            await_workers(program, address, count)
             clients = [run(table, "--cluster", address, *words) for words in rank_words]
             digests = [ended(client)[0] for client in clients]
             return digests, [read_by(worker) for worker in processes[1:]]

@@ -17,7 +17,7 @@ use forebay::{RunConfig, RunInternals, Session};
 use forebay_cluster::ballista::{BallistaEngine, EngineOptions};
 use forebay_cluster::codec::{LeaseCodec, LeaseResults};
 use forebay_cluster::driver;
-use forebay_cluster::engine::{LeaseEngine, LeaseOutput, LeaseRequest};
+use forebay_cluster::engine::{LeaseEngine, LeaseOutput, LeaseRequest, LeaseStaging};
 use forebay_cluster::window::{ByteSize, LeaseSegment, SegmentInfo, StagedData};
 use forebay_cluster::{Cluster, WindowSettings};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -147,7 +147,7 @@ impl Bench {
             self.engine.submit(LeaseRequest {
                 payload: payload(bytes),
                 affinity: 0,
-                staging: Duration::ZERO,
+                staging: LeaseStaging::default(),
                 order,
                 avoid: Vec::new(),
             })

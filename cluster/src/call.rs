@@ -1,12 +1,11 @@
 //! Single requests to a worker, outside the window of leases: what a client has to know before a run.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::{EngineError, LeaseEngine, LeaseOutput, LeaseRequest, WorkerId};
+use crate::engine::{EngineError, LeaseEngine, LeaseOutput, LeaseRequest, LeaseStaging, WorkerId};
 use crate::error::ClusterError;
 use crate::lease::LeaseSummary;
 use crate::request::WorkerRequest;
@@ -45,7 +44,7 @@ pub(crate) async fn call(
         let lease = LeaseRequest {
             payload: payload.clone(),
             affinity: call.affinity,
-            staging: Duration::ZERO,
+            staging: LeaseStaging::default(),
             order: 0,
             avoid: avoid.into_iter().cloned().collect(),
         };

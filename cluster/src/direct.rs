@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 use tokio::time::sleep;
 
-use crate::engine::{EngineError, LeaseEngine, LeaseRequest, WorkerId};
+use crate::engine::{EngineError, LeaseEngine, LeaseRequest, LeaseStaging, WorkerId};
 use crate::lease::LeaseSummary;
 use crate::request::WorkerRequest;
 
@@ -61,7 +61,7 @@ async fn ask(
         let lease = LeaseRequest {
             payload: payload.clone(),
             affinity: 0,
-            staging: Duration::ZERO,
+            staging: LeaseStaging::default(),
             order: 0,
             avoid: avoid.collect(),
         };

@@ -45,6 +45,16 @@ impl fmt::Debug for BlobHash {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub String);
 
+/// The data that a worker stages before it computes a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeaseStaging {
+    /// Time that staging takes on a worker that does not have the data. A slot of such a worker may
+    /// stay free for that time.
+    pub time: Duration,
+    /// True if this is most of the data of the lease's affinity key.
+    pub is_most: bool,
+}
+
 /// A lease, as an engine sees it.
 #[derive(Debug, Clone)]
 pub struct LeaseRequest {
@@ -52,9 +62,8 @@ pub struct LeaseRequest {
     pub payload: Bytes,
     /// Leases with the same affinity key share staged data, and run best on the same worker.
     pub affinity: u64,
-    /// Time that staging the data of the lease takes on a worker that does not have it. A slot of
-    /// another worker may stay free for that time.
-    pub staging: Duration,
+    /// The data that a worker stages for the lease.
+    pub staging: LeaseStaging,
     /// Position of the lease in its client's stream. Of the waiting leases of a client, the one
     /// with the lowest number runs first.
     pub order: u64,

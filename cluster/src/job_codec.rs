@@ -46,14 +46,15 @@ impl JobCodec {
         // Segments of the same window share its staged rows, whatever their job and rank.
         let data = hash_bytes(self.job.name.snapshot_hash.as_bytes());
         let staged = self.job.staged(&name);
-        let seconds = staged.bytes as f64 / STAGING_BYTES_PER_SECOND;
+        let time = |bytes: u64| Duration::from_secs_f64(bytes as f64 / STAGING_BYTES_PER_SECOND);
         SegmentInfo {
             bytes,
             work,
             affinity: combine(data, staged.neighborhood),
             staged: StagedData {
                 key: staged.window,
-                time: Duration::from_secs_f64(seconds),
+                time: time(staged.bytes),
+                time_of_key: time(staged.neighborhood_bytes),
             },
             rows: name.rows(),
             is_divisible: name.rows() > 1,

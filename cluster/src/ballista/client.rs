@@ -201,7 +201,8 @@ impl Shared {
         let request = SubmitRequest {
             payload: lease.payload,
             affinity: lease.affinity,
-            staging_nanos: u64::try_from(lease.staging.as_nanos()).unwrap_or(u64::MAX),
+            staging_nanos: u64::try_from(lease.staging.time.as_nanos()).unwrap_or(u64::MAX),
+            stages_most: lease.staging.is_most,
             order: lease.order,
             avoid: lease.avoid.into_iter().map(|worker| worker.0).collect(),
             client: self.client.clone(),

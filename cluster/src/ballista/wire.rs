@@ -20,6 +20,8 @@ pub(crate) struct SubmitRequest {
     pub(crate) client: String,
     #[prost(uint64, tag = "6")]
     pub(crate) staging_nanos: u64,
+    #[prost(bool, tag = "7")]
+    pub(crate) stages_most: bool,
 }
 
 /// An answer to [`SubmitRequest`]: the job's id at once, and its end later.

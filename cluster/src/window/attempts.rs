@@ -10,7 +10,7 @@ use super::message::{AttemptId, LeaseId, WindowAction};
 use super::outage::backoff;
 use super::pace::LeaseMeasure;
 use super::segment::ByteSize;
-use crate::engine::{EngineError, WorkerId};
+use crate::engine::{EngineError, LeaseStaging, WorkerId};
 use crate::error::ClusterError;
 
 /// Number of failures of a lease after which it is not issued again at once.
@@ -74,10 +74,9 @@ impl<N: Clone, R: ByteSize> LeaseWindow<N, R> {
             segments: lease.segments.clone(),
             affinity: lease.affinity.wrapping_add(shift),
             // A second attempt must not wait.
-            staging: if running > 0 {
-                Duration::ZERO
-            } else {
-                lease.staging
+            staging: match running {
+                0 => lease.staging,
+                _ => LeaseStaging::default(),
             },
             order: lease.place().sequence,
             avoid: self.workers.avoided(&lease.unfit),

@@ -7,7 +7,7 @@ use super::mortality::LeaseLosses;
 use super::queue::LeaseCut;
 use super::segment::{LeaseSegment, PieceId};
 use super::settings::WindowSettings;
-use crate::engine::WorkerId;
+use crate::engine::{LeaseStaging, WorkerId};
 
 /// Degree of suspicion that the rows of a lease end the workers that compute them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub(super) struct RunningAttempt {
 pub(super) struct OpenLease<N> {
     pub(super) segments: Vec<LeaseSegment<N>>,
     pub(super) affinity: u64,
-    pub(super) staging: Duration,
+    pub(super) staging: LeaseStaging,
     /// Reserved bytes: those of all segments.
     pub(super) bytes: u64,
     pub(super) estimated_bytes: u64,
@@ -65,7 +65,7 @@ impl<N> OpenLease<N> {
         Self {
             weight: cut.weight(settings),
             affinity: cut.affinity,
-            staging: cut.staging,
+            staging: cut.staging(),
             bytes: cut.bytes,
             estimated_bytes: cut.estimated_bytes,
             estimated_work: cut.estimated_work,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::segment::{LeaseSegment, PieceId, SegmentInfo, SegmentPiece};
-use crate::engine::{EngineError, WorkerId};
+use crate::engine::{EngineError, LeaseStaging, WorkerId};
 use crate::error::ClusterError;
 
 /// Name of a lease within a window.
@@ -91,8 +91,8 @@ pub enum WindowAction<N, R> {
         segments: Vec<LeaseSegment<N>>,
         /// Affinity key.
         affinity: u64,
-        /// Time that staging the data of the lease takes.
-        staging: Duration,
+        /// The data that a worker stages for the lease.
+        staging: LeaseStaging,
         /// Position of the lease in the stream.
         order: u64,
         /// Workers that must not run the lease.

@@ -7,6 +7,7 @@ use super::budget::SEGMENT_OVERHEAD;
 use super::pace::Pace;
 use super::segment::{LeaseSegment, PieceId, SegmentInfo};
 use super::settings::WindowSettings;
+use crate::engine::LeaseStaging;
 
 /// A lease that becomes larger until it is submitted.
 #[derive(Debug, Clone)]
@@ -14,7 +15,9 @@ pub(super) struct LeaseCut<N> {
     pub(super) segments: Vec<LeaseSegment<N>>,
     pub(super) affinity: u64,
     /// Time that staging the data of all segments takes.
-    pub(super) staging: Duration,
+    staging: Duration,
+    /// Time that staging all data of the affinity key takes.
+    staging_of_key: Duration,
     /// Key of the data of the last segment.
     staged: Option<u64>,
     /// Bytes to reserve.
@@ -33,12 +36,21 @@ impl<N> LeaseCut<N> {
             segments: Vec::new(),
             affinity: 0,
             staging: Duration::ZERO,
+            staging_of_key: Duration::ZERO,
             staged: None,
             bytes: 0,
             work: Duration::ZERO,
             estimated_bytes: 0,
             estimated_work: Duration::ZERO,
             is_closed: false,
+        }
+    }
+
+    /// Returns the data that a worker stages for the lease.
+    pub(super) fn staging(&self) -> LeaseStaging {
+        LeaseStaging {
+            time: self.staging,
+            is_most: self.staging.saturating_mul(2) >= self.staging_of_key,
         }
     }
 
@@ -137,8 +149,11 @@ impl<N> SegmentQueue<N> {
                 let is_foreign = info.affinity != self.cut.affinity;
                 let is_full = total > settings.headroom();
                 // A lease that is nearly empty takes segments of the next window too: many small
-                // windows would otherwise make many small leases.
-                if is_full || is_foreign && self.cut.weight(settings) >= self.goal / 4.0 {
+                // windows would otherwise make many small leases. One that takes long to stage is
+                // no small lease.
+                let is_small = self.cut.weight(settings) < self.goal / 4.0
+                    && self.cut.staging < settings.min_lease_work;
+                if is_full || is_foreign && !is_small {
                     self.cut.is_closed = true;
                     break;
                 }
@@ -149,6 +164,7 @@ impl<N> SegmentQueue<N> {
             let cut = &mut self.cut;
             if cut.segments.is_empty() {
                 cut.affinity = info.affinity;
+                cut.staging_of_key = info.staged.time_of_key;
             }
             if cut.staged.replace(info.staged.key) != Some(info.staged.key) {
                 cut.staging = cut.staging.saturating_add(info.staged.time);
@@ -226,6 +242,7 @@ mod tests {
             staged: StagedData {
                 key: affinity,
                 time: Duration::from_millis(7),
+                time_of_key: Duration::from_millis(28),
             },
             rows: 1,
             is_divisible: false,
@@ -260,7 +277,14 @@ mod tests {
         queue.extend(&pace, &settings);
         let cut = queue.take(&settings);
         assert_eq!((cut.segments.len(), cut.affinity), (5, 1));
-        assert_eq!(cut.staging, Duration::from_millis(14));
+        let time = Duration::from_millis(14);
+        assert_eq!(
+            cut.staging(),
+            LeaseStaging {
+                time,
+                is_most: true
+            }
+        );
     }
 
     #[test]

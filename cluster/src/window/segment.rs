@@ -17,6 +17,8 @@ pub struct StagedData {
     pub key: u64,
     /// Time that staging takes; zero if the worker reads rows by reference.
     pub time: Duration,
+    /// Time that staging all data of the segment's affinity key takes.
+    pub time_of_key: Duration,
 }
 
 /// A segment to compute. Segments are numbered from 0 in the order in which the host adds them.

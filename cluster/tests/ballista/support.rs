@@ -16,7 +16,9 @@ use bytes::Bytes;
 use forebay_cluster::ballista::{
     BallistaEngine, EngineOptions, Scheduler, SchedulerOptions, Worker, WorkerOptions,
 };
-use forebay_cluster::engine::{BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest};
+use forebay_cluster::engine::{
+    BlobHash, EngineError, LeaseEngine, LeaseOutput, LeaseRequest, LeaseStaging,
+};
 use forebay_cluster::handler::{BlobError, BlobSource, HandlerError, HandlerOutput, LeaseHandler};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -235,7 +237,7 @@ pub(crate) fn lease(command: &str, order: u64) -> LeaseRequest {
     LeaseRequest {
         payload: Bytes::from(command.to_owned()),
         affinity: order / 10,
-        staging: Duration::ZERO,
+        staging: LeaseStaging::default(),
         order,
         avoid: vec![],
     }

@@ -8,7 +8,7 @@ use crate::segment::{SegmentName, SegmentWindow};
 
 /// Size in bytes of the windows that are best staged by one process: a lease of them is large, and a
 /// process has room for several such groups.
-const NEIGHBORHOOD_BYTES: u64 = 32 << 20;
+const NEIGHBORHOOD_BYTES: u64 = 16 << 20;
 
 /// The data that a process stages before it computes a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,6 +20,8 @@ pub struct StagedSegment {
     pub neighborhood: u64,
     /// Bytes that are read to stage the segment's windows; 0 if rows are read by reference instead.
     pub bytes: u64,
+    /// About the bytes of that group.
+    pub neighborhood_bytes: u64,
 }
 
 impl OpenJob {
@@ -49,6 +51,7 @@ impl OpenJob {
                     window: u64::from(split),
                     neighborhood: u64::from(split),
                     bytes: 0,
+                    neighborhood_bytes: 0,
                 });
             }
         };
@@ -75,6 +78,7 @@ impl OpenJob {
             window: combine(of_pass, u64::from(index)),
             neighborhood: combine(of_pass, u64::from(index) / in_group),
             bytes,
+            neighborhood_bytes: bytes.max(each.saturating_mul(in_group)),
         })
     }
 }

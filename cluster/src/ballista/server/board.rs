@@ -13,6 +13,7 @@ use super::staged_keys::StagedKeys;
 use super::watch::WorkerState;
 use crate::ballista::lock::lock;
 use crate::ballista::wire::WorkerAddress;
+use crate::engine::LeaseStaging;
 
 /// Longest time for which a lease waits for a worker that has its data staged.
 const MAX_PATIENCE: Duration = Duration::from_secs(2);
@@ -142,11 +143,15 @@ impl Board {
 
     /// Creates the record of a lease that was submitted.
     /// It waits for a worker that has its data staged for at most as long as staging takes.
-    pub(crate) fn submit(self: &Arc<Self>, client: String, staging: Duration) -> Arc<LeaseRecord> {
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        client: String,
+        staging: LeaseStaging,
+    ) -> Arc<LeaseRecord> {
         Arc::new(LeaseRecord {
             board: Arc::clone(self),
             client,
-            staging: staging.min(MAX_PATIENCE),
+            staging,
             patient_until: OnceLock::new(),
             phase: Mutex::new(LeasePhase::Waiting),
             lost: Notify::new(),
@@ -172,7 +177,7 @@ pub(crate) enum LeasePhase {
 pub(crate) struct LeaseRecord {
     board: Arc<Board>,
     client: String,
-    staging: Duration,
+    staging: LeaseStaging,
     /// The time from which the lease goes to any worker; unset while it was not held back.
     patient_until: OnceLock<Instant>,
     phase: Mutex<LeasePhase>,
@@ -182,12 +187,19 @@ pub(crate) struct LeaseRecord {
 impl LeaseRecord {
     /// Returns `true` if the lease may wait at `now` for a worker that has its data.
     pub(crate) fn is_patient(&self, now: Instant) -> bool {
-        !self.staging.is_zero() && self.patient_until.get().is_none_or(|until| now < *until)
+        !self.staging.time.is_zero() && self.patient_until.get().is_none_or(|until| now < *until)
+    }
+
+    /// Returns `true` if a worker that ran the lease has most of the data of its affinity key.
+    pub(crate) const fn stages_most(&self) -> bool {
+        self.staging.is_most
     }
 
     /// Notes that the lease is held back although another worker has a free slot.
     pub(crate) fn hold(&self, now: Instant) {
-        let until = self.patient_until.get_or_init(|| now + self.staging);
+        let until = self
+            .patient_until
+            .get_or_init(|| now + self.staging.time.min(MAX_PATIENCE));
         self.board.alarm.set(*until);
     }
 
@@ -257,7 +269,8 @@ mod tests {
     #[test]
     fn running_leases_are_counted() {
         let board = Arc::new(Board::default());
-        let [first, second] = [(), ()].map(|()| board.submit("client".to_owned(), Duration::ZERO));
+        let [first, second] =
+            [(), ()].map(|()| board.submit("client".to_owned(), LeaseStaging::default()));
         assert!(board.running().is_empty());
         assert!(first.assign("a") && second.assign("b"));
         assert!(!first.assign("b"), "a lease is assigned once");
@@ -300,7 +313,7 @@ mod tests {
     #[test]
     fn losing_a_lease_wakes_its_submission() {
         let board = Arc::new(Board::default());
-        let lease = board.submit("client".to_owned(), Duration::ZERO);
+        let lease = board.submit("client".to_owned(), LeaseStaging::default());
         lease.lose();
         assert_eq!(lease.phase(), LeasePhase::Waiting, "no worker had it");
         lease.assign("a");

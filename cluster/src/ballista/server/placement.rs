@@ -14,6 +14,8 @@ pub(crate) struct WaitingLease {
     pub(crate) staged: Vec<String>,
     /// True if the lease may wait for one of them.
     pub(crate) is_patient: bool,
+    /// True if a worker that runs the lease has most of the data of the affinity key then.
+    pub(crate) stages_most: bool,
 }
 
 /// A worker with free slots.
@@ -158,8 +160,14 @@ impl<'a> Round<'a> {
 
     fn give(&mut self, lease: usize, worker: usize) {
         self.room[worker] -= 1;
-        let staged = self.staged.entry(self.leases[lease].affinity).or_default();
-        staged.push(worker);
+        let WaitingLease {
+            affinity,
+            stages_most,
+            ..
+        } = self.leases[lease];
+        if stages_most || self.staged_by(lease).next().is_none() {
+            self.staged.entry(affinity).or_default().push(worker);
+        }
         self.placed.push((lease, worker));
     }
 }
@@ -208,6 +216,7 @@ mod tests {
             avoid: vec![],
             staged: vec![],
             is_patient: false,
+            stages_most: false,
         }
     }
 
@@ -337,6 +346,26 @@ mod tests {
         let placement = place(&leases, &free, &known, &BTreeMap::new());
         assert_eq!(placement.placed.len(), 1);
         assert_eq!((placement.placed[0].0, placement.held), (0, vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn a_worker_with_a_small_part_of_the_data_is_not_followed() {
+        let (free, known) = workers(&[("a", 1), ("b", 4)]);
+        let mut leases: Vec<_> = (0..3).map(|n| lease("c", n, 9)).collect();
+        for lease in &mut leases {
+            lease.staged = vec!["a".to_owned()];
+            lease.is_patient = true;
+        }
+        leases[0].is_patient = false;
+        leases[1].is_patient = false;
+        let placed = |leases: &[WaitingLease]| {
+            let placement = place(leases, &free, &known, &BTreeMap::new());
+            (placement.placed, placement.held)
+        };
+        // The second lease goes to `b`, and the third one follows it only if that stages enough.
+        assert_eq!(placed(&leases), (vec![(0, 0), (1, 1)], vec![2]));
+        leases[1].stages_most = true;
+        assert_eq!(placed(&leases), (vec![(0, 0), (1, 1), (2, 1)], vec![]));
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl LeasePolicy {
                         avoid: descriptor.avoid.clone(),
                         staged: self.board.staged.workers(descriptor.affinity),
                         is_patient: record.is_patient(now),
+                        stages_most: record.stages_most(),
                     });
                     let record = Arc::clone(record);
                     jobs.push(WaitingJob { id, job, record });
@@ -118,10 +119,15 @@ impl DistributionPolicy for LeasePolicy {
             jobs[lease].record.hold(now);
         }
         for (lease, worker) in placement.placed {
-            let WaitingJob { id, job, .. } = &jobs[lease];
+            let WaitingJob { id, job, record } = &jobs[lease];
             if let Some(task) = bind(id, job, budgets[worker]).await {
-                let worker = &free[worker].id;
-                self.board.staged.add(leases[lease].affinity, worker);
+                let WaitingLease {
+                    staged, affinity, ..
+                } = &leases[lease];
+                // Others that run a small part of the data do not have the rest.
+                if record.stages_most() || !staged.iter().any(|id| known.contains(id)) {
+                    self.board.staged.add(*affinity, &free[worker].id);
+                }
                 bound.push(task);
             }
         }

@@ -20,6 +20,7 @@ use crate::ballista::task;
 use crate::ballista::wire::{
     FailureKind, LeaseFailure, LeaseLocation, SubmitEvent, SubmitRequest, SubmitStep, WorkerAddress,
 };
+use crate::engine::LeaseStaging;
 
 /// Name of the jobs in Ballista's lists.
 const JOB_NAME: &str = "forebay lease";
@@ -54,7 +55,10 @@ impl LeaseJob {
         request: SubmitRequest,
     ) -> Result<Self, Status> {
         check_limits(&request)?;
-        let staging = Duration::from_nanos(request.staging_nanos);
+        let staging = LeaseStaging {
+            time: Duration::from_nanos(request.staging_nanos),
+            is_most: request.stages_most,
+        };
         let record = context.board.submit(request.client.clone(), staging);
         let descriptor = LeaseDescriptor {
             payload: request.payload,

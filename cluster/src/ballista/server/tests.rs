@@ -23,7 +23,7 @@ use crate::ballista::wire::{
     BlobChunk, BlobName, ClientReport, SubmitRequest, SubmitStep, WorkerReport,
 };
 use crate::ballista::{Security, StartError};
-use crate::engine::BlobHash;
+use crate::engine::{BlobHash, LeaseStaging};
 use crate::handler::{BlobSource, HandlerError, HandlerOutput, LeaseHandler};
 
 /// Longest time that anything here may take on a busy machine.
@@ -222,7 +222,7 @@ fn schedulers_decode_no_leases() {
         avoid: vec!["worker".to_owned()],
         client: "client".to_owned(),
     };
-    let record = board.submit("client".to_owned(), Duration::ZERO);
+    let record = board.submit("client".to_owned(), LeaseStaging::default());
     let plan = LeaseExec::submitted(descriptor.clone(), record).unwrap();
     let encoded =
         PhysicalPlanNode::try_from_physical_plan(Arc::new(plan), &LeaseCodec::of_scheduler())
