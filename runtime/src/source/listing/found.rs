@@ -41,23 +41,17 @@ pub(super) fn folder_listing(
     walked: Walked,
     wanted: &WantedFiles,
 ) -> Result<Listing, SourceError> {
-    let Walked { mut files, links } = walked;
-    let other = files.first().map(|file| file.relative.clone());
-    files.retain(|file| wanted.has_extension(&file.relative));
-    if files.is_empty() {
-        let WantedFiles { noun, .. } = wanted;
-        let extensions = wanted.extension_list();
-        return Err(SourceError::Empty(match other {
-            None => {
-                format!("the folder '{location}' is empty: put {noun} files ({extensions}) into it")
-            }
-            Some(other) => format!(
-                "no {noun} file in the folder '{location}': expected names that end in {extensions}, found for example '{other}'{}",
-                archive_hint(&other)
-            ),
-        }));
-    }
-    Ok(Listing { root, files, links })
+    let WantedFiles { noun, .. } = wanted;
+    let extensions = wanted.extension_list();
+    only_wanted(root, walked, wanted, true, |other| match other {
+        None => {
+            format!("the folder '{location}' is empty: put {noun} files ({extensions}) into it")
+        }
+        Some(other) => format!(
+            "no {noun} file in the folder '{location}': expected names that end in {extensions}, found for example '{other}'{}",
+            archive_hint(other)
+        ),
+    })
 }
 
 /// Returns the listing of the files that match a glob.
@@ -67,23 +61,36 @@ pub(super) fn glob_listing(
     walked: Walked,
     wanted: &WantedFiles,
 ) -> Result<Listing, SourceError> {
+    let WantedFiles { noun, strict, .. } = wanted;
+    only_wanted(root, walked, wanted, *strict, |other| match other {
+        None => format!(
+            "no file matches '{location}' (`*` and `?` stay within a folder, `**` crosses folders)"
+        ),
+        Some(other) => format!(
+            "no {noun} file matches '{location}': expected names that end in {}, found for example '{other}'{}",
+            wanted.extension_list(),
+            archive_hint(other)
+        ),
+    })
+}
+
+/// Returns the listing of the files that were found, only those with a wanted extension if
+/// `is_strict` is true. If there are none, `none` returns the error's text; it gets the name of
+/// another file.
+fn only_wanted(
+    root: PathBuf,
+    walked: Walked,
+    wanted: &WantedFiles,
+    is_strict: bool,
+    none: impl FnOnce(Option<&str>) -> String,
+) -> Result<Listing, SourceError> {
     let Walked { mut files, links } = walked;
     let other = files.first().map(|file| file.relative.clone());
-    if wanted.strict {
+    if is_strict {
         files.retain(|file| wanted.has_extension(&file.relative));
     }
     if files.is_empty() {
-        return Err(SourceError::Empty(match other {
-            Some(other) => format!(
-                "no {} file matches '{location}': expected names that end in {}, found for example '{other}'{}",
-                wanted.noun,
-                wanted.extension_list(),
-                archive_hint(&other)
-            ),
-            None => format!(
-                "no file matches '{location}' (`*` and `?` stay within a folder, `**` crosses folders)"
-            ),
-        }));
+        return Err(SourceError::Empty(none(other.as_deref())));
     }
     Ok(Listing { root, files, links })
 }
