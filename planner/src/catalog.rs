@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
+use datafusion::common::DataFusionError;
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
@@ -352,17 +353,15 @@ impl Catalog {
         position: Option<Position>,
         spec: &SourceSpec,
     ) -> Result<Arc<dyn TableProvider>> {
-        let failed = |name: &str, source| PlanError::Source {
-            name: name.to_owned(),
+        // The name of a table function is its call, with the location.
+        let failed = |source| PlanError::Source {
+            name: secrets::masked_text(name),
             position,
             source: Box::new(source),
         };
-        if let Err(error) = secrets::check(&spec.location) {
-            let shown = secrets::masked(&spec.location);
-            return Err(failed(&name.replace(&spec.location, &shown), error));
-        }
-        let opened = self.resolver.resolve(spec).await;
-        opened.map_err(|error| failed(name, error))
+        secrets::check(&spec.location)
+            .map_err(|error| failed(DataFusionError::Plan(error.to_string())))?;
+        self.resolver.resolve(spec).await.map_err(failed)
     }
 
     /// True if `name` exists and `existing` is [`Existing::Keep`].
@@ -625,5 +624,24 @@ mod tests {
                 column: 15
             })
         );
+    }
+
+    #[tokio::test]
+    async fn no_error_shows_the_secret_of_a_location() {
+        let secret = "s3://AKIA:wJalr/secret@bucket/k";
+        for sql in [
+            format!("SELECT * FROM csv('{secret}')"),
+            format!("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{secret}'"),
+            format!("CREATE EXTERNAL TABLE t STORED AS CSV '{secret}'"),
+            format!("SELECT * FROM csv('{secret}', 1 2)"),
+            format!("SELECT nothing FROM csv('{secret}') ORDER 'x'"),
+        ] {
+            let error = run(&mut filled().await, &sql).await.unwrap_err();
+            let text = error.render(&sql);
+            assert!(!text.contains("secret"), "{text}");
+            if let PlanError::Source { name, .. } = error {
+                assert!(!name.contains("secret"), "{name}");
+            }
+        }
     }
 }

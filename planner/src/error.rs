@@ -8,6 +8,7 @@ use std::sync::Arc;
 use datafusion::common::DataFusionError;
 
 use crate::saved::error::SavedPlanError;
+use crate::secrets::masked_text;
 
 pub use crate::position::Position;
 
@@ -36,7 +37,8 @@ impl fmt::Display for Mistake {
         if let Some(position) = self.position {
             write!(f, "{position}: ")?;
         }
-        f.write_str(&self.message)?;
+        // The parser repeats the text that it does not understand, such as a misplaced location.
+        f.write_str(&masked_text(&self.message))?;
         match &self.hint {
             Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
@@ -175,7 +177,8 @@ impl PlanError {
 
     /// Renders the message, followed by the offending line of `sql` and a caret.
     ///
-    /// `sql` is the whole text that was passed to [`parse`](crate::sql::parse).
+    /// `sql` is the whole text that was passed to [`parse`](crate::sql::parse). A line that has a
+    /// secret is left out.
     pub fn render(&self, sql: &str) -> String {
         let mut text = self.to_string();
         let Some(position) = self.position() else {
@@ -185,6 +188,9 @@ impl PlanError {
         let Some(source) = sql.split('\n').nth(line.saturating_sub(1)) else {
             return text;
         };
+        if masked_text(source) != source {
+            return text;
+        }
         let number = position.line.to_string();
         let before = usize::try_from(position.column)
             .unwrap_or(usize::MAX)
@@ -337,6 +343,23 @@ mod tests {
         assert_eq!(PlanError::mistake("no").render("SELECT"), "no");
         let beyond = PlanError::at(Position { line: 9, column: 1 }, "no");
         assert_eq!(beyond.render("SELECT"), "line 9, column 1: no");
+    }
+
+    #[test]
+    fn neither_the_message_nor_the_line_shows_a_secret() {
+        let sql = "CREATE EXTERNAL TABLE t 's3://key:a/secret@b/x'";
+        let found = "expected STORED AS, found: 's3://key:a/secret@b/x'";
+        let error = PlanError::at(
+            Position {
+                line: 1,
+                column: 25,
+            },
+            found,
+        );
+        assert_eq!(
+            error.render(sql),
+            "line 1, column 25: expected STORED AS, found: 's3://...@b/x'"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use forebay_planner::secrets::SecretInLocation;
 use object_store::Error as ClientError;
 
 /// Maximum number of characters of a cause that comes from a library.
@@ -18,6 +19,9 @@ const SECRET_NAMES: [&str; 6] = ["KEY", "SECRET", "TOKEN", "SAS", "PASSWORD", "C
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
+    /// The location has a part that may be secret.
+    #[error(transparent)]
+    Secret(#[from] SecretInLocation),
     /// The URL cannot be used.
     #[error("cannot use the location '{location}': {cause}")]
     Url {
@@ -113,8 +117,15 @@ impl StoreError {
 }
 
 /// Describes an error, with its remedy. Of the text that the store sent, only the code of the error
-/// is used.
-fn cause_of(object: &str, error: &ClientError) -> String {
+/// is used. `object` is the URL of the object, or a path if a directory of this machine is the
+/// store.
+pub(crate) fn cause_of(object: &str, error: &ClientError) -> String {
+    if let ClientError::InvalidPath { source } = error {
+        return format!("{}; rename the object", in_one_line(&source.to_string()));
+    }
+    if !object.contains("://") {
+        return root_cause(error);
+    }
     let text = error.to_string();
     let is_s3 = object.starts_with("s3://");
     let code = code(&text);
@@ -213,8 +224,21 @@ fn root_cause(error: &dyn Error) -> String {
     while let Some(source) = inner.source() {
         inner = source;
     }
-    let line = inner.to_string().replace(['\n', '\r'], " ");
-    line.chars().take(MAX_CAUSE).collect()
+    in_one_line(&inner.to_string())
+}
+
+/// Returns the first characters of a text, with line breaks as spaces. Other control characters are
+/// escaped, because they could change what a terminal shows.
+pub(super) fn in_one_line(text: &str) -> String {
+    let mut line = String::new();
+    for character in text.chars().take(MAX_CAUSE) {
+        match character {
+            '\n' | '\r' => line.push(' '),
+            control if control.is_control() => line.extend(control.escape_default()),
+            other => line.push(other),
+        }
+    }
+    line
 }
 
 /// Removes the values of secret environment variables from a text.
@@ -290,6 +314,23 @@ mod tests {
             error.contains("connection refused; check the network"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn control_characters_of_a_cause_are_escaped() {
+        let error = StoreError::of("s3://b/a", &generic("\u{1b}[2Jgone\u{9b}\u{7}")).to_string();
+        assert!(
+            error.contains(r"\u{1b}[2Jgone\u{9b}\u{7}; check"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_path_that_is_not_valid_is_the_cause() {
+        let source = object_store::path::Path::parse("a//b").unwrap_err();
+        let error = StoreError::of("s3://b", &ClientError::InvalidPath { source });
+        let cause = "Path \"a//b\" contained empty path segment; rename the object";
+        assert_eq!(error.to_string(), format!("cannot read 's3://b': {cause}"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! URLs of objects: `s3://bucket/path`, `https://host/path`.
 
-use forebay_planner::secrets::masked;
+use forebay_planner::secrets::{self, is_web};
 use object_store::path::Path;
 use url::{Position, Url};
 
-use super::failure::StoreError;
+use super::failure::{StoreError, in_one_line};
 
 /// The URL of an object, or of a prefix of objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,19 +27,16 @@ pub(crate) fn is_object_url(location: &str) -> bool {
     scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case("file"))
 }
 
-fn is_web(scheme: &str) -> bool {
-    scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
-}
-
 impl ObjectUrl {
     /// Parses a URL. In a path, `%20` is a space, and `?` is a character of globs, except for a web
     /// server, where it begins a query.
     ///
     /// # Errors
-    /// The URL is not valid, has a user, a password, a query or a fragment, or lacks the name of
-    /// the bucket.
+    /// The URL is not valid, has a part that may be secret or a fragment, or lacks the name of the
+    /// bucket.
     pub(crate) fn parse(location: &str) -> Result<Self, StoreError> {
-        let bad = |cause: &str| StoreError::url(&masked(location), cause);
+        secrets::check(location)?;
+        let bad = |cause: &str| StoreError::url(location, cause);
         let scheme = location
             .split_once("://")
             .map_or("", |(scheme, _)| scheme)
@@ -50,12 +47,6 @@ impl ObjectUrl {
             location.replace('?', "%3F")
         };
         let url = Url::parse(&text).map_err(|error| bad(&format!("it is not a URL: {error}")))?;
-        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-            return Err(bad(
-                "it has a user name, a password or a query, which plans and errors would show; leave it out: the \
-                 credentials of a store are set in the environment",
-            ));
-        }
         if url.fragment().is_some() {
             return Err(bad("it has a fragment; write %23 for the character #"));
         }
@@ -71,7 +62,8 @@ impl ObjectUrl {
                  AWS_ENDPOINT_URL",
             ));
         }
-        let path = Path::from_url_path(url.path()).map_err(|error| bad(&error.to_string()))?;
+        let path = Path::from_url_path(url.path())
+            .map_err(|error| bad(&in_one_line(&error.to_string())))?;
         Ok(Self {
             root: format!("{scheme}://{host}"),
             host: host.to_owned(),
@@ -128,12 +120,14 @@ mod tests {
         for (location, part) in [
             (
                 "s3://key:secret@bucket/a",
-                "s3://...@bucket/a': it has a user name, a password",
+                "'s3://...@bucket/a' has a user name, a password",
             ),
-            ("https://secret@host/a", "it has a user name"),
+            ("https://secret@host/a", "has a user name"),
+            ("s3://AKIA:a/secret@bucket/a", "has a user name"),
+            ("https://h?sig=secret", "has a user name"),
             (
                 "https://h/a.csv?X-Amz-Signature=secret",
-                "h/a.csv?...': it has a user name, a password or a query",
+                "h/a.csv?...' has a user name, a password or a query",
             ),
             ("s3:///a", "names no bucket"),
             ("s3://b:9000/a", "AWS_ENDPOINT_URL"),
