@@ -50,15 +50,15 @@ pub enum CacheError {
         key: CacheKey,
     },
     /// An operation of the object store failed.
-    #[error("the cache cannot {action} '{path}': {source}")]
+    #[error("the cache cannot {action} '{object}': {cause}")]
     Store {
         /// The failed operation, as a verb.
         action: &'static str,
-        /// Path of the object in the store.
-        path: String,
-        /// The error of the store.
-        #[source]
-        source: object_store::Error,
+        /// URL of the object, or path of the file in the cache's directory.
+        object: String,
+        /// The reason and the remedy. The error of the store is not kept, because it may repeat
+        /// secret parts of the request.
+        cause: String,
     },
     /// A system call on a directory failed.
     #[error("the cache cannot {action} '{path}': {source}")]
@@ -103,18 +103,6 @@ impl CacheError {
                 | Self::Objects(_)
                 | Self::Busy { .. }
         )
-    }
-
-    pub(super) fn store(
-        action: &'static str,
-        path: &object_store::path::Path,
-        source: object_store::Error,
-    ) -> Self {
-        Self::Store {
-            action,
-            path: path.to_string(),
-            source,
-        }
     }
 
     pub(super) fn system(

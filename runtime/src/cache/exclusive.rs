@@ -68,17 +68,14 @@ impl Exclusive {
         };
         let bytes = PutPayload::from(manifest.to_json()?);
         let path = self.files.manifest(&self.shard);
-        self.version = Some(match self.files.put(&path, bytes, mode).await {
+        self.version = Some(match self.files.try_put(&path, bytes, mode).await {
             Ok(version) => version,
-            Err(CacheError::Store {
-                source: StoreError::Precondition { .. } | StoreError::AlreadyExists { .. },
-                ..
-            }) => {
+            Err(StoreError::Precondition { .. } | StoreError::AlreadyExists { .. }) => {
                 return Err(CacheError::LeaseLost {
                     key: self.shard.key,
                 });
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(self.files.failed("write", &path, &error)),
         });
         self.manifest = manifest;
         Ok(())

@@ -27,6 +27,7 @@ use super::bandwidth::{History, Meter};
 use super::clock::Clock;
 use super::error::CacheError;
 use super::key::CacheKey;
+use crate::objects::cause_of;
 
 /// Maximum size in bytes of each small file: `bandwidth.json`, `used` or a lease. A larger object
 /// counts as damaged.
@@ -36,6 +37,8 @@ pub(super) const SMALL: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) store: Arc<dyn ObjectStore>,
+    /// URL of the whole object store; `None` for a directory.
+    pub(super) root: Option<Arc<str>>,
     pub(super) prefix: Path,
     /// Path of the directory; `None` when the store is an object store.
     pub(super) directory: Option<PathBuf>,
@@ -72,7 +75,7 @@ impl Files {
         path: &Path,
         max: u64,
     ) -> Result<Option<(Bytes, UpdateVersion)>, Unreadable> {
-        let failed = |error| Unreadable::Failed(CacheError::store("read", path, error));
+        let failed = |error: StoreError| Unreadable::Failed(self.failed("read", path, &error));
         let found = match self.store.get_opts(path, Default::default()).await {
             Ok(found) => found,
             Err(StoreError::NotFound { .. }) => return Ok(None),
@@ -95,7 +98,7 @@ impl Files {
             Ok(meta) if meta.size == size => Ok(()),
             Ok(meta) => Err(cut_off(meta.size, size)),
             Err(StoreError::NotFound { .. }) => Err(missing()),
-            Err(error) => Err(Unreadable::Failed(CacheError::store("read", path, error))),
+            Err(error) => Err(Unreadable::Failed(self.failed("read", path, &error))),
         }
     }
 
@@ -127,7 +130,7 @@ impl Files {
             Err(StoreError::NotFound { .. }) => return Err(missing()),
             Err(error) => {
                 self.check_size(path, size).await?;
-                return Err(Unreadable::Failed(CacheError::store("read", path, error)));
+                return Err(Unreadable::Failed(self.failed("read", path, &error)));
             }
         };
         let read: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -159,24 +162,54 @@ impl Files {
         payload: PutPayload,
         mode: PutMode,
     ) -> Result<UpdateVersion, CacheError> {
+        let put = self.try_put(path, payload, mode).await;
+        put.map_err(|error| self.failed("write", path, &error))
+    }
+
+    /// As [`put`](Self::put), with the error of the store, which says whether another process wrote
+    /// first.
+    pub(super) async fn try_put(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        mode: PutMode,
+    ) -> Result<UpdateVersion, StoreError> {
         let options = PutOptions::from(mode);
         let put = self.store.put_opts(path, payload, options).await;
         put.map(UpdateVersion::from)
-            .map_err(|error| CacheError::store("write", path, error))
+    }
+
+    /// Returns the error of an operation on the object at `path`.
+    pub(super) fn failed(
+        &self,
+        action: &'static str,
+        path: &Path,
+        error: &StoreError,
+    ) -> CacheError {
+        let object = self
+            .root
+            .as_ref()
+            .map_or_else(|| path.to_string(), |root| format!("{root}/{path}"));
+        let cause = cause_of(&object, error);
+        CacheError::Store {
+            action,
+            object,
+            cause,
+        }
     }
 
     /// Deletes an object. A missing object is not an error.
     pub(super) async fn delete(&self, path: &Path) -> Result<(), CacheError> {
         match self.store.delete(path).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(CacheError::store("remove", path, error)),
+            Err(error) => Err(self.failed("remove", path, &error)),
         }
     }
 
     /// Returns the keys that have a folder in the store, in ascending order.
     pub(super) async fn keys(&self) -> Result<Vec<CacheKey>, CacheError> {
         let listed = self.store.list_with_delimiter(Some(&self.prefix)).await;
-        let listed = listed.map_err(|error| CacheError::store("list", &self.prefix, error))?;
+        let listed = listed.map_err(|error| self.failed("list", &self.prefix, &error))?;
         let names = listed.common_prefixes.iter().filter_map(Path::filename);
         // Folders whose names are not keys do not belong to the cache.
         let mut keys: Vec<CacheKey> = names.filter_map(|name| name.parse().ok()).collect();
@@ -192,7 +225,7 @@ impl Files {
                 Ok(meta) => Ok(meta.size),
                 // Another process removed the object during the listing.
                 Err(StoreError::NotFound { .. }) => Ok(0),
-                Err(error) => Err(CacheError::store("list", &self.prefix, error)),
+                Err(error) => Err(self.failed("list", &self.prefix, &error)),
             })
             .try_fold(
                 0u64,

@@ -73,19 +73,16 @@ impl Guard {
         }
         let until = now.saturating_add(term.as_millis() as u64);
         let mode = PutMode::Update(version.clone());
-        match files
-            .put(&files.lease(shard), lease(owner, until)?, mode)
-            .await
-        {
+        let path = files.lease(shard);
+        match files.try_put(&path, lease(owner, until)?, mode).await {
             Ok(renewed) => {
                 (*version, *expires_ms) = (renewed, until);
                 Ok(())
             }
-            Err(CacheError::Store {
-                source: StoreError::Precondition { .. } | StoreError::NotFound { .. },
-                ..
-            }) => Err(CacheError::LeaseLost { key: shard.key }),
-            Err(error) => Err(error),
+            Err(StoreError::Precondition { .. } | StoreError::NotFound { .. }) => {
+                Err(CacheError::LeaseLost { key: shard.key })
+            }
+            Err(error) => Err(files.failed("write", &path, &error)),
         }
     }
 
@@ -145,7 +142,7 @@ async fn take_lease(
         }
         Err(Unreadable::Failed(error)) => return Err(error),
     };
-    match files.put(&path, lease(&owner, expires_ms)?, mode).await {
+    match files.try_put(&path, lease(&owner, expires_ms)?, mode).await {
         Ok(version) => Ok(Some(Guard::Lease {
             owner,
             version,
@@ -153,11 +150,8 @@ async fn take_lease(
             term,
         })),
         // Another process took the lease first.
-        Err(CacheError::Store {
-            source: StoreError::AlreadyExists { .. } | StoreError::Precondition { .. },
-            ..
-        }) => Ok(None),
-        Err(error) => Err(error),
+        Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => Ok(None),
+        Err(error) => Err(files.failed("write", &path, &error)),
     }
 }
 

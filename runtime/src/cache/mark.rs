@@ -74,9 +74,11 @@ mod tests {
     use super::super::shared::CacheOptions;
     use super::super::testing::ManualClock;
     use super::*;
+    use crate::objects::Store;
 
     async fn over(memory: &Arc<InMemory>) -> CacheStore {
-        let (memory, clock) = (Arc::clone(memory), Arc::new(ManualClock::default()));
+        let memory = Store::new("s3://b", Arc::clone(memory) as _);
+        let clock = Arc::new(ManualClock::default());
         CacheStore::in_objects(memory, Path::from("a"), CacheOptions::default(), clock).await
     }
 

@@ -82,7 +82,7 @@ impl Files {
     pub(super) async fn shards(&self, key: &CacheKey) -> Result<Vec<ShardId>, CacheError> {
         let folder = self.key_folder(key);
         let listed = self.store.list_with_delimiter(Some(&folder)).await;
-        let listed = listed.map_err(|error| CacheError::store("list", &folder, error))?;
+        let listed = listed.map_err(|error| self.failed("list", &folder, &error))?;
         let names = listed.common_prefixes.iter().filter_map(Path::filename);
         let numbers = names.filter_map(|name| {
             let number = name.parse().ok().filter(|n| (1..MAX_SHARDS).contains(n))?;
@@ -101,7 +101,7 @@ impl Files {
         let folder = self.folder(shard);
         let listed = self.store.list(Some(&folder));
         listed
-            .map_err(|error| CacheError::store("list", &folder, error))
+            .map_err(|error| self.failed("list", &folder, &error))
             .try_filter_map(|meta| {
                 // The folder of the first shard contains the folders of the others.
                 let mut parts = meta.location.prefix_match(&folder).into_iter().flatten();
@@ -124,7 +124,7 @@ impl Files {
         let is_small = |path: &Path| *path == used || path.filename() == Some(LEASE);
         let mut others = listed.try_filter(|meta| future::ready(!is_small(&meta.location)));
         let other = others.try_next().await;
-        let other = other.map_err(|error| CacheError::store("list", &folder, error))?;
+        let other = other.map_err(|error| self.failed("list", &folder, &error))?;
         Ok(other.is_none())
     }
 
@@ -152,6 +152,7 @@ mod tests {
     async fn each_shard_has_files_of_its_own() {
         let files = Files {
             store: Arc::new(InMemory::new()),
+            root: None,
             prefix: Path::from("a"),
             directory: None,
             clock: Arc::new(ManualClock::default()),

@@ -15,6 +15,7 @@ use super::error::CacheError;
 use super::files::Files;
 use super::key::CacheKey;
 use super::shared::{CacheOptions, StoreState};
+use crate::objects::Store;
 
 /// A content-addressed store of computed rows, opened by [`Stores`](super::Stores). Cheap to clone;
 /// all clones are the same store.
@@ -57,6 +58,7 @@ impl CacheStore {
         let store = store.with_automatic_cleanup(true);
         let files = Files {
             store: wrap(Arc::new(store)),
+            root: None,
             prefix: Path::default(),
             directory: Some(directory),
             clock,
@@ -69,13 +71,14 @@ impl CacheStore {
     /// [`in_directory`](Self::in_directory) instead, because the operating system releases the lock
     /// files of a process that dies.
     pub(super) async fn in_objects(
-        store: Arc<dyn ObjectStore>,
+        store: Store,
         prefix: Path,
         options: CacheOptions,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let files = Files {
-            store,
+            store: store.client,
+            root: Some(store.root),
             prefix,
             directory: None,
             clock,

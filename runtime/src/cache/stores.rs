@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use object_store::ObjectStore;
 use object_store::path::Path;
 use url::Url;
 
@@ -12,7 +11,7 @@ use super::clock::{Clock, SystemClock};
 use super::error::CacheError;
 use super::shared::CacheOptions;
 use super::store::CacheStore;
-use crate::objects::{ObjectStores, ObjectUrl, is_object_url};
+use crate::objects::{ObjectStores, ObjectUrl, Store, is_object_url};
 
 /// Opens the stores of caches: directories of this machine, and locations in object stores. Cheap
 /// to clone; all clones use the same object stores.
@@ -32,7 +31,7 @@ impl Default for Stores {
 #[derive(Debug)]
 enum StorePlace {
     Directory(PathBuf),
-    Objects(Arc<dyn ObjectStore>, Path),
+    Objects(Store, Path),
 }
 
 impl Stores {
@@ -111,7 +110,7 @@ impl Stores {
             return Err(problem(location, cause));
         }
         let store = self.objects.get(&url)?;
-        Ok(StorePlace::Objects(store.client, url.path))
+        Ok(StorePlace::Objects(store, url.path))
     }
 }
 

@@ -1,22 +1,16 @@
-//! Helpers of the tests of the cache: a manual clock and stores that throttle, fail or run hooks.
+//! Helpers of the tests of the cache: a manual clock, and hooks by which a store throttles or fails.
 
-use std::fmt;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::BoxStream;
 use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
-};
+use object_store::{ObjectStore, PutPayload, Result};
 
 use super::clock::Clock;
 use super::key::{FileKey, RowAddress};
+use crate::objects::hooked::{Hook, Hooked};
 
 /// Returns the address of a row in file number `file`.
 pub(crate) fn address(file: u8, row: u64) -> RowAddress {
@@ -91,89 +85,13 @@ pub(crate) fn throttled(
     (Arc::new(Hooked { inner, hook }), clock)
 }
 
-/// Functions that a [`Hooked`] store calls before or after its operations. If a function returns an
-/// error, the operation fails with that error.
-pub(crate) trait Hook: fmt::Debug + Send + Sync + 'static {
-    /// Called before an object is written.
-    fn before_put(&self, _location: &Path, _payload: &PutPayload) -> Result<()> {
-        Ok(())
-    }
-    /// Called after parts of an object were read.
-    fn after_get(&self, _location: &Path, _parts: &[Bytes]) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// A store that calls a hook around its operations.
-#[derive(Debug)]
-pub(crate) struct Hooked<H> {
-    pub(crate) inner: Arc<dyn ObjectStore>,
-    pub(crate) hook: Arc<H>,
-}
-
-impl<H: Hook> fmt::Display for Hooked<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Hooked({})", self.inner)
-    }
-}
-
-#[async_trait]
-impl<H: Hook> ObjectStore for Hooked<H> {
-    async fn put_opts(
-        &self,
-        location: &Path,
-        payload: PutPayload,
-        opts: PutOptions,
-    ) -> Result<PutResult> {
-        self.hook.before_put(location, &payload)?;
-        self.inner.put_opts(location, payload, opts).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        opts: PutMultipartOptions,
-    ) -> Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, opts).await
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.inner.get_opts(location, options).await
-    }
-
-    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let parts = self.inner.get_ranges(location, ranges).await?;
-        self.hook.after_get(location, &parts)?;
-        Ok(parts)
-    }
-
-    fn delete_stream(
-        &self,
-        locations: BoxStream<'static, Result<Path>>,
-    ) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
-
 impl Hook for Throttle {
     fn before_put(&self, _: &Path, payload: &PutPayload) -> Result<()> {
         self.pass(payload.content_length() as u64);
         Ok(())
     }
 
-    fn after_get(&self, _: &Path, parts: &[Bytes]) -> Result<()> {
+    fn after_ranges(&self, _: &Path, parts: &[Bytes]) -> Result<()> {
         self.pass(parts.iter().map(|part| part.len() as u64).sum());
         Ok(())
     }

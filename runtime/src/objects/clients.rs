@@ -7,17 +7,14 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
-use object_store::limit::LimitStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, Result, RetryConfig};
 
 use super::failure::StoreError;
 use super::limited::Limited;
 use super::url::ObjectUrl;
 
-/// Number of requests that a process has under way at a store.
-const REQUESTS: usize = 64;
-
-/// Retries of a request: after 5xx, 429, timeouts and broken connections, about 20 seconds in all.
+/// Retries of a request: after 5xx, 429, timeouts and broken connections. The pauses before the
+/// eight retries add up to at most 16 seconds, and no retry begins after a minute.
 fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
@@ -50,11 +47,12 @@ fn s3(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
     let endpoint = |key| builder.get_config_value(&key);
     let endpoint =
         endpoint(AmazonS3ConfigKey::S3Endpoint).or_else(|| endpoint(AmazonS3ConfigKey::Endpoint));
-    // Whoever names such an address wants it, as with the tools of AWS.
+    // The user chose an endpoint without TLS, which the tools of AWS accept, too. The client
+    // refuses it unless it is told otherwise.
     if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
         builder = builder.with_allow_http(true);
     }
-    Ok(Arc::new(LimitStore::new(builder.build()?, REQUESTS)))
+    Ok(Arc::new(builder.build()?))
 }
 
 fn gcs(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
@@ -62,7 +60,7 @@ fn gcs(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
         .with_bucket_name(bucket)
         .with_retry(retries())
         .with_http_connector(Limited::default());
-    Ok(Arc::new(LimitStore::new(builder.build()?, REQUESTS)))
+    Ok(Arc::new(builder.build()?))
 }
 
 fn azure(container: &str) -> Result<Arc<dyn ObjectStore>> {
@@ -70,7 +68,7 @@ fn azure(container: &str) -> Result<Arc<dyn ObjectStore>> {
         .with_container_name(container)
         .with_retry(retries())
         .with_http_connector(Limited::default());
-    Ok(Arc::new(LimitStore::new(builder.build()?, REQUESTS)))
+    Ok(Arc::new(builder.build()?))
 }
 
 fn web(url: &ObjectUrl) -> Result<Arc<dyn ObjectStore>> {
@@ -80,5 +78,5 @@ fn web(url: &ObjectUrl) -> Result<Arc<dyn ObjectStore>> {
         .with_client_options(options)
         .with_retry(retries())
         .with_http_connector(Limited::default());
-    Ok(Arc::new(LimitStore::new(builder.build()?, REQUESTS)))
+    Ok(Arc::new(builder.build()?))
 }

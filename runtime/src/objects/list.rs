@@ -112,10 +112,7 @@ mod tests {
         ] {
             client.put(&Path::from(path), content.into()).await.unwrap();
         }
-        let store = Store {
-            root: "s3://b".into(),
-            client,
-        };
+        let store = Store::new("s3://b", client);
         let listed = list(&store, &Path::from("a")).await.unwrap();
         let listed: Vec<(&str, u64)> = listed.iter().map(|o| (o.path(), o.size())).collect();
         assert_eq!(

@@ -19,8 +19,8 @@ pub(crate) const MAX_PART_BYTES: u64 = 8 << 20;
 const MAX_WHOLE_BYTES: u64 = 64 << 20;
 
 /// Largest gap in bytes between two ranges that one request reads, including the gap: reading the
-/// gap takes less time than another request.
-const GAP_BYTES: u64 = 256 << 10;
+/// gap takes less time than another request. A reader that skips more begins anew with few bytes.
+pub(crate) const GAP_BYTES: u64 = 256 << 10;
 
 /// Number of requests of one call that are under way.
 const REQUESTS: usize = 16;
@@ -46,13 +46,14 @@ impl Object {
     /// Creates the object that a listing or a HEAD request described.
     pub(super) fn new(store: Store, meta: ObjectMeta) -> Self {
         let is_strong = |tag: &String| !tag.starts_with("W/");
+        let tag = meta.e_tag.filter(is_strong);
         Self {
-            store,
             path: meta.location,
             size: meta.size,
-            etag: meta.e_tag.filter(is_strong),
+            etag: tag.map(|tag| quoted(&store, tag)),
             // A client says 1970 for a server that states no time.
             modified: Some(meta.last_modified.timestamp()).filter(|&time| time != 0),
+            store,
         }
     }
 
@@ -89,16 +90,15 @@ impl Object {
         Ok(room.freeze())
     }
 
-    /// Reads `ranges`. Ranges that are close together share a request, and several requests are
-    /// under way at a time. Calls `put` with the start and the bytes of each piece, in any order.
-    pub(crate) async fn ranges(
+    /// Reads each of `parts` by a request of its own, and several at a time. Calls `put` with the
+    /// start and the bytes of each part, in any order.
+    pub(crate) async fn read_parts(
         &self,
-        ranges: &[Range<u64>],
+        parts: Vec<Range<u64>>,
         mut put: impl FnMut(u64, Bytes) -> std::io::Result<()>,
     ) -> Result<(), StoreError> {
-        let parts = parts(ranges);
         let mut read = stream::iter(parts)
-            .map(|part| async move { Ok((part.start, self.range(part).await?)) })
+            .map(|part| async move { Ok::<_, StoreError>((part.start, self.range(part).await?)) })
             .buffer_unordered(REQUESTS);
         while let Some((start, bytes)) = read.try_next().await? {
             put(start, bytes).map_err(|error| {
@@ -157,7 +157,7 @@ impl Object {
         let answer = answer.map_err(|error| StoreError::of(&self.url(), &error).since_listing())?;
         let is_same = answer.meta.size == self.size
             && match (&self.etag, &answer.meta.e_tag) {
-                (Some(was), Some(now)) => was == now,
+                (Some(was), Some(now)) => *was == quoted(&self.store, now.clone()),
                 // The time is all that is left to compare.
                 (None, _) => {
                     let now = answer.meta.last_modified.timestamp();
@@ -214,9 +214,19 @@ impl Object {
     }
 }
 
+/// Returns an entity tag with its quotes. Azure leaves them out in listings, and not in the answers
+/// to other requests.
+fn quoted(store: &Store, tag: String) -> String {
+    if store.root.starts_with("az://") && !tag.starts_with('"') {
+        format!("\"{tag}\"")
+    } else {
+        tag
+    }
+}
+
 /// Merges ranges that are close together, and divides the result into parts of at most
 /// [`MAX_PART_BYTES`].
-fn parts(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+pub(crate) fn parts(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|r| !r.is_empty()).cloned().collect();
     sorted.sort_unstable_by_key(|range| range.start);
     let mut merged: Vec<Range<u64>> = Vec::new();

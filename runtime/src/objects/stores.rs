@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay_planner::secrets::masked;
 use object_store::ObjectStore;
+use object_store::limit::LimitStore;
 
 use super::failure::StoreError;
 use super::url::{ObjectUrl, is_object_url};
+
+/// Number of requests that a process has under way at a store.
+const REQUESTS: usize = 64;
 
 /// The object stores of a session: those that the program registered, and those that were opened by
 /// their URL, with the credentials of the environment. Cheap to clone; all clones are the same
@@ -33,6 +36,16 @@ impl fmt::Debug for Store {
     }
 }
 
+impl Store {
+    /// Creates the store whose URL is `root`. The clones of the store share one limit of requests.
+    pub(crate) fn new(root: &str, client: Arc<dyn ObjectStore>) -> Self {
+        Self {
+            root: root.into(),
+            client: Arc::new(LimitStore::new(client, REQUESTS)),
+        }
+    }
+}
+
 impl ObjectStores {
     /// Registers a store under its URL, such as `s3://bucket`. It replaces a store that had this
     /// URL.
@@ -49,17 +62,14 @@ impl ObjectStores {
         let parsed = ObjectUrl::parse(url)?;
         if !parsed.path.as_ref().is_empty() {
             return Err(StoreError::url(
-                &masked(url),
+                url,
                 &format!(
                     "only a whole store can be registered: register {}",
                     parsed.root
                 ),
             ));
         }
-        let store = Store {
-            root: parsed.root.clone().into(),
-            client: store,
-        };
+        let store = Store::new(&parsed.root, store);
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         stores.insert(parsed.root, store);
         Ok(())
@@ -75,10 +85,7 @@ impl ObjectStores {
         if let Some(store) = stores.get(&url.root) {
             return Ok(store.clone());
         }
-        let store = Store {
-            root: url.root.clone().into(),
-            client: open(url)?,
-        };
+        let store = Store::new(&url.root, open(url)?);
         stores.insert(url.root.clone(), store.clone());
         Ok(store)
     }
@@ -99,4 +106,35 @@ fn open(url: &ObjectUrl) -> Result<Arc<dyn ObjectStore>, StoreError> {
     } else {
         StoreError::unknown_scheme(&url.root, &url.scheme)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use object_store::ObjectStoreExt;
+    use object_store::memory::InMemory;
+    use object_store::path::Path;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_registered_store_has_a_limited_number_of_requests() {
+        let memory = Arc::new(InMemory::new());
+        let path = Path::from("o");
+        memory.put(&path, "x".into()).await.unwrap();
+        let stores = ObjectStores::default();
+        stores.register("s3://b", memory).unwrap();
+        let client = || {
+            let url = ObjectUrl::parse("s3://b/o").unwrap();
+            stores.get(&url).unwrap().client
+        };
+        // A request is under way until its body was read.
+        let mut answers = Vec::new();
+        for _ in 0..REQUESTS {
+            answers.push(client().get(&path).await.unwrap());
+        }
+        assert!(client().get(&path).now_or_never().is_none());
+        drop(answers.pop());
+        assert!(client().get(&path).now_or_never().is_some());
+    }
 }

@@ -1,18 +1,13 @@
 //! A store in memory that records its requests, for tests.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
-use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
-};
+use object_store::{GetOptions, GetRange, ObjectStoreExt, Result};
 
+use super::hooked::{Hook, Hooked};
 use super::{Object, ObjectStores, Store};
 
 /// A request of a store.
@@ -24,24 +19,22 @@ pub(crate) struct Request {
     pub(crate) is_list: bool,
 }
 
-/// A store in memory, and its requests.
+/// A hook that records the requests.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
-    pub(crate) inner: InMemory,
-    requests: Mutex<Vec<Request>>,
-}
+pub(crate) struct Requests(Mutex<Vec<Request>>);
+
+/// A store in memory, and its requests.
+pub(crate) type Recorded = Hooked<Requests>;
 
 /// Creates a store with objects, registered as `s3://b`.
 pub(crate) async fn recorded(objects: &[(&str, &[u8])]) -> (ObjectStores, Arc<Recorded>) {
-    let store = Arc::new(Recorded::default());
+    let inner = Arc::new(InMemory::new());
     for (path, content) in objects {
         let path = Path::parse(path).unwrap();
-        store
-            .inner
-            .put(&path, content.to_vec().into())
-            .await
-            .unwrap();
+        inner.put(&path, content.to_vec().into()).await.unwrap();
     }
+    let hook = Arc::default();
+    let store = Arc::new(Hooked { inner, hook });
     let stores = ObjectStores::default();
     stores.register("s3://b", Arc::clone(&store) as _).unwrap();
     (stores, store)
@@ -50,7 +43,7 @@ pub(crate) async fn recorded(objects: &[(&str, &[u8])]) -> (ObjectStores, Arc<Re
 impl Recorded {
     /// Returns the requests since the last call.
     pub(crate) fn take(&self) -> Vec<Request> {
-        std::mem::take(&mut self.requests.lock().unwrap())
+        std::mem::take(&mut self.hook.0.lock().unwrap())
     }
 
     /// Returns the ranges of the requests for bytes since the last call.
@@ -64,16 +57,15 @@ impl Recorded {
 
     /// Returns the object at `path` as a listing describes it.
     pub(crate) async fn object(self: &Arc<Self>, path: &str) -> Object {
-        let store = Store {
-            root: "s3://b".into(),
-            client: Arc::clone(self) as _,
-        };
+        let store = Store::new("s3://b", Arc::clone(self) as _);
         Object::new(store, self.inner.head(&Path::from(path)).await.unwrap())
     }
+}
 
+impl Requests {
     fn record(&self, path: Option<&Path>, range: Option<Range<u64>>, is_head: bool, is_list: bool) {
         let path = path.map(ToString::to_string).unwrap_or_default();
-        self.requests.lock().unwrap().push(Request {
+        self.0.lock().unwrap().push(Request {
             path,
             range,
             is_head,
@@ -82,57 +74,17 @@ impl Recorded {
     }
 }
 
-impl fmt::Display for Recorded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Recorded")
-    }
-}
-
-#[async_trait]
-impl ObjectStore for Recorded {
-    async fn put_opts(
-        &self,
-        location: &Path,
-        payload: PutPayload,
-        opts: PutOptions,
-    ) -> Result<PutResult> {
-        self.inner.put_opts(location, payload, opts).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        location: &Path,
-        opts: PutMultipartOptions,
-    ) -> Result<Box<dyn MultipartUpload>> {
-        self.inner.put_multipart_opts(location, opts).await
-    }
-
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+impl Hook for Requests {
+    fn before_get(&self, location: &Path, options: &mut GetOptions) -> Result<()> {
         let range = match &options.range {
             Some(GetRange::Bounded(range)) => Some(range.clone()),
             _ => None,
         };
         self.record(Some(location), range, options.head, false);
-        self.inner.get_opts(location, options).await
+        Ok(())
     }
 
-    fn delete_stream(
-        &self,
-        locations: BoxStream<'static, Result<Path>>,
-    ) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+    fn before_list(&self, prefix: Option<&Path>) {
         self.record(prefix, None, false, true);
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
     }
 }

@@ -8,7 +8,7 @@ use object_store::{ObjectStore, PutPayload, Result};
 
 use super::*;
 use crate::cache::clock::SystemClock;
-use crate::cache::testing::{Hook, Hooked};
+use crate::objects::hooked::{Hook, Hooked};
 
 /// Environment variable that tells the child process which directory to write to, and where to
 /// stop.

@@ -6,6 +6,7 @@ use crate::cache::{Compression, testing};
 /// Opens a store that transfers a limited number of bytes per second.
 async fn throttled(memory: &Arc<InMemory>, bytes_per_second: u64) -> CacheStore {
     let (store, clock) = testing::throttled(Arc::clone(memory) as _, bytes_per_second);
+    let store = Store::new("s3://b", store);
     CacheStore::in_objects(store, Path::from("a/cache"), small(), clock).await
 }
 
@@ -43,7 +44,7 @@ async fn bandwidth_is_measured_and_kept_with_the_store() {
 /// Returns the compression that a store of this bandwidth, `None` if unmeasured, chooses for 300
 /// texts.
 async fn compression(bytes_per_second: Option<u64>, text: impl Fn(u64) -> String) -> Compression {
-    let memory = Arc::new(InMemory::new());
+    let memory = Store::new("s3://b", Arc::new(InMemory::new()));
     let options = CacheOptions {
         block_bytes: 64 << 10,
         segment_bytes: 1 << 20,

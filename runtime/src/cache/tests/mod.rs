@@ -25,6 +25,7 @@ use super::{
     CacheError, CacheKey, CacheOptions, CacheStore, CachedRows, Entry, EntryInfo, FileKey,
     Location, RowAddress, Stores, Writer, WriterState,
 };
+use crate::objects::Store;
 
 const KEY: CacheKey = CacheKey::new([7; 32]);
 
@@ -132,7 +133,8 @@ async fn over(
     clock: &Arc<ManualClock>,
     options: CacheOptions,
 ) -> CacheStore {
-    let (memory, clock) = (Arc::clone(memory), Arc::clone(clock));
+    let (memory, clock) = (Arc::clone(memory) as _, Arc::clone(clock));
+    let memory = Store::new("s3://b", memory);
     CacheStore::in_objects(memory, Path::from("a/cache"), options, clock).await
 }
 

@@ -8,10 +8,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use object_store::ObjectStore;
+use object_store::{ObjectStore, PutPayload};
 
 use super::*;
-use crate::cache::testing::{Disk, Hooked};
+use crate::cache::testing::Disk;
+use crate::objects::hooked::{Hook, Hooked};
 
 #[tokio::test]
 async fn there_is_one_writer_at_a_time() {
@@ -345,4 +346,32 @@ async fn a_directory_that_cannot_be_written_is_an_error_that_names_it() {
         error.is_user() && error.to_string().contains("file"),
         "{error}"
     );
+}
+
+/// A store that refuses writes, and repeats the request in its answer.
+#[derive(Debug)]
+struct Talkative;
+
+impl Hook for Talkative {
+    fn before_put(&self, _: &Path, _: &PutPayload) -> object_store::Result<()> {
+        let body = "<Error><Code>ExpiredToken</Code><Token-0>secret</Token-0></Error>";
+        Err(object_store::Error::Generic {
+            store: "S3",
+            source: format!("status code: 400 Bad Request: {body}").into(),
+        })
+    }
+}
+
+#[tokio::test]
+async fn errors_of_a_store_show_nothing_that_the_store_sent_but_its_code() {
+    let (inner, hook) = (Arc::new(InMemory::new()), Arc::new(Talkative));
+    let store = Store::new("s3://b", Arc::new(Hooked { inner, hook }));
+    let clock = Arc::new(ManualClock::default());
+    let store = CacheStore::in_objects(store, Path::from("a"), small(), clock).await;
+    let error = store.mark().await.unwrap_err();
+    let text = error.to_string();
+    let cause = "the cache cannot write 's3://b/a/mark': the store refused the request (400 ExpiredToken); check";
+    assert!(text.starts_with(cause), "{text}");
+    assert!(!format!("{error:?}{text}").contains("secret"), "{error:?}");
+    assert!(std::error::Error::source(&error).is_none());
 }

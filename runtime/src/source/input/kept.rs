@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::objects::{Object, StoreError};
+use crate::objects::{Object, StoreError, parts};
 
 /// Maximum number of bytes that are kept in memory. More bytes, such as those of a large row group,
 /// go to a temporary file.
@@ -42,14 +42,16 @@ impl Piece {
 impl KeptBytes {
     /// Fetches `ranges` of `object`. Ranges that are close together share a request.
     pub(crate) async fn fetch(object: &Object, ranges: &[Range<u64>]) -> Result<Self, StoreError> {
-        let bytes: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        let parts = parts(ranges);
+        // The gaps between ranges that share a request are kept, too.
+        let bytes: u64 = parts.iter().map(|part| part.end - part.start).sum();
         let mut pieces = BTreeMap::new();
         if bytes <= MAX_MEMORY_BYTES {
             let keep = |start, bytes| {
                 pieces.insert(start, Piece::Memory(bytes));
                 Ok(())
             };
-            object.ranges(ranges, keep).await?;
+            object.read_parts(parts, keep).await?;
             return Ok(Self { pieces, file: None });
         }
         let mut file: Option<File> = None;
@@ -65,7 +67,7 @@ impl KeptBytes {
             end += length;
             Ok(())
         };
-        object.ranges(ranges, store).await?;
+        object.read_parts(parts, store).await?;
         Ok(Self {
             pieces,
             file: file.map(Mutex::new),
@@ -111,5 +113,27 @@ impl KeptBytes {
             }
             (Piece::Stored(..), None) => Ok(None),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::testing::recorded;
+
+    #[tokio::test]
+    async fn gaps_count_as_bytes_in_memory() {
+        let size = MAX_MEMORY_BYTES + (1 << 20);
+        let (_, store) = recorded(&[("o", &vec![0; size as usize])]).await;
+        let object = store.object("o").await;
+        // One byte of each 128 KiB, so that all is fetched.
+        let few: Vec<_> = { (0..size).step_by(128 << 10) }
+            .map(|at| at..at + 1)
+            .collect();
+        let kept = KeptBytes::fetch(&object, &few).await.unwrap();
+        assert!(kept.file.is_some());
+        assert!(kept.has(&(0..MAX_MEMORY_BYTES)));
+        let kept = KeptBytes::fetch(&object, &few[..500]).await.unwrap();
+        assert!(kept.file.is_none());
     }
 }

@@ -15,14 +15,11 @@ use datafusion::common::runtime::SpawnedTask;
 use super::failure::failed;
 use super::kept::KeptBytes;
 use super::wait::{wait, wait_for};
-use crate::objects::{MAX_PART_BYTES, Object, StoreError};
+use crate::objects::{GAP_BYTES, MAX_PART_BYTES, Object, StoreError};
 use crate::task;
 
 /// Number of bytes that a read fetches which does not continue the last one.
 const FIRST_BYTES: u64 = 64 << 10;
-
-/// Largest gap behind the fetched bytes which a read may skip and still continue the last one.
-const GAP_BYTES: u64 = 256 << 10;
 
 /// Size of a part that is fetched ahead, and the number of such parts.
 const AHEAD_BYTES: u64 = 4 << 20;
