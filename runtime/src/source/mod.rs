@@ -31,6 +31,7 @@ mod overlap;
 mod parquet;
 mod plain;
 mod reader;
+mod recent_files;
 mod resolver;
 mod rows;
 mod runs;

@@ -4,7 +4,6 @@
 //! few rows. Instead a record batch, like a Parquet row group, is read once for each window to
 //! which its rows belong.
 
-mod cache;
 mod check;
 mod file;
 #[cfg(test)]
@@ -26,12 +25,15 @@ use super::listing::{WantedFiles, list};
 use super::options::SourceOptions;
 use super::plain::{merged_schema, plain_batch, plain_schema};
 use super::reader::{SourceReader, boxed};
+use super::recent_files::RecentFiles;
 use super::split_location::SplitLocation;
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
 use crate::objects::ObjectStores;
-use cache::DictionaryCache;
-use file::{FORMAT, FileLayout};
+use file::{Dictionaries, FORMAT, FileLayout};
+
+/// Maximum number of files whose dictionaries a source keeps.
+const DICTIONARY_FILES: usize = 4;
 
 pub(super) static READER: SourceReader = SourceReader {
     files: WantedFiles {
@@ -74,7 +76,7 @@ pub(crate) async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<Fil
     let reader = Arc::new(IpcReader {
         schema: Arc::clone(&schema),
         layouts,
-        cache: DictionaryCache::default(),
+        dictionaries: RecentFiles::new(DICTIONARY_FILES),
     });
     Ok(FileSource::new(spec, schema, listing, files, reader))
 }
@@ -102,7 +104,7 @@ struct IpcReader {
     schema: SchemaRef,
     /// The layout of each file.
     layouts: Vec<FileLayout>,
-    cache: DictionaryCache,
+    dictionaries: RecentFiles<Dictionaries>,
 }
 
 impl IpcReader {
@@ -112,14 +114,10 @@ impl IpcReader {
         let failed = |e: ArrowError| damaged(format!("record batch {}: {e}", place.split));
         let mut opened = place.open()?;
         let layout = &self.layouts[place.file];
-        let dictionaries = match self.cache.get(place.file) {
-            Some(dictionaries) => dictionaries,
-            None => {
-                let read = Arc::new(file::dictionaries(layout, &mut opened).map_err(failed)?);
-                self.cache.keep(place.file, Arc::clone(&read));
-                read
-            }
-        };
+        let dictionaries = self.dictionaries.get_or_read(place.file, || {
+            file::dictionaries(layout, &mut opened).map(Arc::new)
+        });
+        let dictionaries = dictionaries.map_err(failed)?;
         let block = &layout.blocks[place.split];
         let batch = file::read_batch(layout, &dictionaries, &mut opened, block, projection)
             .map_err(failed)?;

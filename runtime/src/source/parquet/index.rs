@@ -3,7 +3,7 @@
 //! Without the check, the `parquet` crate reserves memory for as many pages as an offset index
 //! states.
 
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,15 +29,30 @@ const PAGE_FIELDS: i64 = 3;
 
 /// Returns the footer with the file's page index; `None` when the file has no page index, or an
 /// unsound one.
+///
+/// # Errors
+/// The file cannot be read.
 pub(super) fn with_index(
     file: &SharedInput,
     size: u64,
     footer: &Arc<ParquetMetaData>,
-) -> Option<ParquetMetaData> {
-    let index = check(file, size, footer)?;
+) -> io::Result<Option<ParquetMetaData>> {
+    let Some(range) = range(size, footer) else {
+        return Ok(None);
+    };
+    let index = IndexBytes {
+        start: range.start,
+        bytes: file.read_at(range.start, range.end - range.start)?,
+        size,
+    };
+    Ok(parsed(&index, footer))
+}
+
+fn parsed(index: &IndexBytes, footer: &Arc<ParquetMetaData>) -> Option<ParquetMetaData> {
+    check(index, footer)?;
     let mut reader = ParquetMetaDataReader::new_with_metadata(footer.as_ref().clone())
         .with_page_index_policy(PageIndexPolicy::Optional);
-    reader.read_page_indexes(&index).ok()?;
+    reader.read_page_indexes(index).ok()?;
     reader.finish().ok()
 }
 
@@ -73,12 +88,16 @@ impl ChunkReader for IndexBytes {
     }
 }
 
-/// Reads and checks the page indexes of all column chunks. Returns `None` when any index is not
-/// sound, or when the file has no index.
-fn check(file: &SharedInput, size: u64, footer: &ParquetMetaData) -> Option<IndexBytes> {
-    let columns = || footer.row_groups().iter().flat_map(|group| group.columns());
+/// Returns the column chunks of all row groups.
+fn columns(footer: &ParquetMetaData) -> impl Iterator<Item = &ColumnChunkMetaData> {
+    footer.row_groups().iter().flat_map(|group| group.columns())
+}
+
+/// Returns the byte range from the start of the first page index to the end of the last; `None`
+/// when the file has no index, or an index cannot be where the footer says.
+fn range(size: u64, footer: &ParquetMetaData) -> Option<Range<u64>> {
     let mut whole: Option<Range<u64>> = None;
-    for range in columns().flat_map(ranges).flatten() {
+    for range in columns(footer).flat_map(ranges).flatten() {
         let range = range?;
         whole = Some(match whole {
             Some(whole) => whole.start.min(range.start)..whole.end.max(range.end),
@@ -87,15 +106,18 @@ fn check(file: &SharedInput, size: u64, footer: &ParquetMetaData) -> Option<Inde
     }
     // The `parquet` crate reads all bytes from the start of the first index to the end of the last,
     // so these bytes are limited.
-    let whole = whole.filter(|whole| {
+    whole.filter(|whole| {
         whole.end <= size && whole.end.saturating_sub(whole.start) <= MAX_INDEX_BYTES
-    })?;
-    let bytes = { file.read_at(whole.start, whole.end - whole.start) }.ok()?;
+    })
+}
+
+/// Checks the page indexes of all column chunks. Returns `None` when any index is not sound.
+fn check(index: &IndexBytes, footer: &ParquetMetaData) -> Option<()> {
     let part = |range: Range<u64>| {
-        let (start, end) = (range.start - whole.start, range.end - whole.start);
-        bytes.get(start as usize..end as usize)
+        let (start, end) = (range.start - index.start, range.end - index.start);
+        index.bytes.get(start as usize..end as usize)
     };
-    for column in columns() {
+    for column in columns(footer) {
         let [offsets, values] = ranges(column);
         if let Some(range) = offsets {
             offset_index(&mut Thrift::new(part(range?)?)).ok()?;
@@ -105,8 +127,7 @@ fn check(file: &SharedInput, size: u64, footer: &ParquetMetaData) -> Option<Inde
             index.fields(|index, _, field| index.pass(field)).ok()?;
         }
     }
-    let start = whole.start;
-    Some(IndexBytes { start, bytes, size })
+    Some(())
 }
 
 /// Returns the byte ranges of the offset index and of the column index of a column chunk. A range

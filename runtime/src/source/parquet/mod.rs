@@ -5,7 +5,6 @@
 
 mod footer;
 mod index;
-mod indexed;
 mod pages;
 mod prune;
 mod rows;
@@ -42,13 +41,13 @@ use super::listing::{WantedFiles, list};
 use super::options::SourceOptions;
 use super::plain::{merged_schema, plain_batch, plain_schema};
 use super::reader::{SourceReader, boxed};
+use super::recent_files::RecentFiles;
 use super::split_location::SplitLocation;
 use super::stream::{Emit, rows_per_batch};
 use super::{Scan, Split, StoredRows};
 use crate::objects::ObjectStores;
-use indexed::IndexedFooters;
 use pages::Pages;
-use prune::KeptRows;
+use prune::{KeptRows, Pruning};
 
 const FORMAT: &str = "PARQUET";
 
@@ -58,6 +57,9 @@ const MAX_FOOTER_BYTES: u64 = 256 << 20;
 /// Maximum total size in bytes of the footers that an open source keeps in memory, so that reading
 /// a row group does not parse the footer again. A footer that does not fit is parsed for each read.
 const FOOTER_CACHE_BYTES: usize = 32 << 20;
+
+/// Maximum number of files whose page indexes a source keeps.
+const INDEXED_FILES: usize = 16;
 
 pub(super) static READER: SourceReader = SourceReader {
     files: WantedFiles {
@@ -100,7 +102,7 @@ pub(crate) async fn open(spec: &SourceSpec, stores: &ObjectStores) -> Result<Fil
     let reader = Arc::new(ParquetReader {
         schema: Arc::clone(&schema),
         footers,
-        indexed: IndexedFooters::default(),
+        indexed: RecentFiles::new(INDEXED_FILES),
     });
     Ok(FileSource::new(spec, schema, listing, rows, reader))
 }
@@ -192,7 +194,8 @@ struct ParquetReader {
     /// The footer of each file; `None` for a footer that did not fit into [`FOOTER_CACHE_BYTES`]
     /// together with the footers before.
     footers: Vec<Option<Arc<ParquetMetaData>>>,
-    indexed: IndexedFooters,
+    /// Footers with page indexes.
+    indexed: RecentFiles<ParquetMetaData>,
 }
 
 impl ParquetReader {
@@ -204,18 +207,16 @@ impl ParquetReader {
         file: &SharedInput,
         prune: bool,
     ) -> Result<Arc<ParquetMetaData>> {
-        if prune {
-            let indexed = self.indexed.of(place.file);
-            if let Some(footer) = indexed.get() {
-                return Ok(Arc::clone(footer));
-            }
-            let footer = self.plain_footer(place, file)?;
-            // A file whose page index is not sound can still be read without its index.
-            let with_index =
-                || index::with_index(file, place.size, &footer).map_or(footer, Arc::new);
-            return Ok(Arc::clone(indexed.get_or_init(with_index)));
+        if !prune {
+            return self.plain_footer(place, file);
         }
-        self.plain_footer(place, file)
+        self.indexed.get_or_read(place.file, || {
+            let footer = self.plain_footer(place, file)?;
+            let indexed = index::with_index(file, place.size, &footer);
+            let indexed = indexed.map_err(|error| SourceError::unreadable(&place.path, error))?;
+            // A file whose page index is not sound can still be read without its index.
+            Ok(indexed.map_or(footer, Arc::new))
+        })
     }
 
     /// Returns the footer of a file, without the page index of the file.
@@ -245,9 +246,11 @@ impl SplitReader for ParquetReader {
         let file = SharedInput::new(place.open()?, place.size);
         let mut footer = self.footer(place, &file, scan.prune.is_some())?;
         let group = listed_group(place, &footer).map_err(damaged)?;
-        if let Some(predicate) = &scan.prune
-            && prune::is_excluded(&footer, place, &self.schema, predicate)
-        {
+        let pruning = scan
+            .prune
+            .as_ref()
+            .and_then(|predicate| Pruning::by_statistics(&footer, place, &self.schema, predicate));
+        if pruning.as_ref().is_some_and(Pruning::is_excluded) {
             return Ok(());
         }
         let columns = scanned_columns(group, scan);
@@ -275,8 +278,8 @@ impl SplitReader for ParquetReader {
         // would give the same numbers, but cost decoding.
         let first_row = place.rows.first_row;
         let mut selected = None;
-        if let Some(predicate) = &scan.prune {
-            match prune::kept_rows(&builder, place, &self.schema, predicate) {
+        if let Some(pruning) = pruning {
+            match pruning.kept_rows(&builder, place, &self.schema) {
                 KeptRows::None => return Ok(()),
                 KeptRows::All => {}
                 KeptRows::Some(selection) => {

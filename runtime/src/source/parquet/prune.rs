@@ -41,50 +41,106 @@ pub(super) enum KeptRows {
     Some(RowSelection),
 }
 
-/// Returns the rows of the row group at `place` for which `predicate` may be true. The column
-/// indices in `predicate` refer to `schema`, which is not projected.
-pub(super) fn kept_rows(
-    builder: &ParquetRecordBatchReaderBuilder<SharedInput>,
-    place: &SplitLocation,
-    schema: &SchemaRef,
-    predicate: &Arc<dyn PhysicalExpr>,
-) -> KeptRows {
-    let Some(group) = builder.metadata().row_groups().get(place.split) else {
-        return KeptRows::All;
-    };
-    let Some(sound) = sound_part(predicate, schema, group) else {
-        return KeptRows::All;
-    };
-    // Damaged statistics can make the libraries panic. In that case all rows are read, and reading
-    // reports damage if the rows themselves are damaged.
-    let attempt = catch_unwind(AssertUnwindSafe(|| access(builder, place, schema, sound)));
-    match attempt {
-        Ok(Some(RowGroupAccess::Skip)) => KeptRows::None,
-        Ok(Some(RowGroupAccess::Selection(selection))) => KeptRows::Some(selection),
-        _ => KeptRows::All,
+/// The pruning of a row group by a predicate, after its statistics were evaluated.
+pub(super) struct Pruning {
+    /// The conjuncts that may be used for pruning.
+    predicate: Arc<dyn PhysicalExpr>,
+    pruning: PruningPredicate,
+    metrics: ParquetFileMetrics,
+    /// The row groups that the statistics leave.
+    left: RowGroupAccessPlanFilter,
+}
+
+impl Pruning {
+    /// Evaluates the statistics of the row group at `place`, without reading anything. Returns
+    /// `None` when `predicate` cannot be used for pruning. The column indices in `predicate` refer
+    /// to `schema`, which is not projected.
+    pub(super) fn by_statistics(
+        footer: &ParquetMetaData,
+        place: &SplitLocation,
+        schema: &SchemaRef,
+        predicate: &Arc<dyn PhysicalExpr>,
+    ) -> Option<Self> {
+        let group = footer.row_groups().get(place.split)?;
+        let predicate = sound_part(predicate, schema, group)?;
+        // Damaged statistics can make the libraries panic. In that case all rows are read, and
+        // reading reports damage if the rows themselves are damaged.
+        let attempt = AssertUnwindSafe(|| evaluated(footer, place, schema, predicate));
+        catch_unwind(attempt).ok().flatten()
+    }
+
+    /// True when the predicate is true for no row of the row group.
+    pub(super) fn is_excluded(&self) -> bool {
+        self.left.remaining_row_group_count() == 0
+    }
+
+    /// Returns the rows of the row group for which the predicate may be true, by the Bloom filters
+    /// and the page index, too.
+    pub(super) fn kept_rows(
+        self,
+        builder: &ParquetRecordBatchReaderBuilder<SharedInput>,
+        place: &SplitLocation,
+        schema: &SchemaRef,
+    ) -> KeptRows {
+        // Damaged indexes can make the libraries panic, as damaged statistics can.
+        let attempt = AssertUnwindSafe(|| self.access(builder, place, schema));
+        match catch_unwind(attempt) {
+            Ok(Some(RowGroupAccess::Skip)) => KeptRows::None,
+            Ok(Some(RowGroupAccess::Selection(selection))) => KeptRows::Some(selection),
+            _ => KeptRows::All,
+        }
+    }
+
+    fn access(
+        mut self,
+        builder: &ParquetRecordBatchReaderBuilder<SharedInput>,
+        place: &SplitLocation,
+        schema: &SchemaRef,
+    ) -> Option<RowGroupAccess> {
+        let metadata = builder.metadata();
+        let mut blooms = vec![BloomFilterStatistics::new(); metadata.num_row_groups()];
+        blooms[place.split] = bloom_filters(builder, place, schema, &self.pruning);
+        self.left
+            .prune_by_bloom_filters(&self.pruning, &self.metrics, &blooms);
+        let plan = PagePruningAccessPlanFilter::new(&self.predicate, Arc::clone(schema))
+            .prune_plan_with_page_index(
+                self.left.build(),
+                schema,
+                builder.parquet_schema(),
+                metadata,
+                &self.metrics,
+            );
+        plan.into_inner().into_iter().nth(place.split)
     }
 }
 
-/// True when the statistics of the row group at `place` say that `predicate` is true for none of its
-/// rows. Nothing is read for it.
-pub(super) fn is_excluded(
+/// Evaluates the statistics of the row group at `place`.
+fn evaluated(
     footer: &ParquetMetaData,
     place: &SplitLocation,
     schema: &SchemaRef,
-    predicate: &Arc<dyn PhysicalExpr>,
-) -> bool {
-    let Some(group) = footer.row_groups().get(place.split) else {
-        return false;
-    };
-    let Some(predicate) = sound_part(predicate, schema, group) else {
-        return false;
-    };
-    let attempt = AssertUnwindSafe(|| {
-        let pruning = pruning(&predicate, schema)?;
-        let filter = by_statistics(footer, place, schema, &pruning, &metrics(place));
-        Some(filter.remaining_row_group_count() == 0)
-    });
-    matches!(catch_unwind(attempt), Ok(Some(true)))
+    predicate: Arc<dyn PhysicalExpr>,
+) -> Option<Pruning> {
+    let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema));
+    let pruning = builder.try_build(Arc::clone(&predicate)).ok()?;
+    let name = place.path.to_string_lossy();
+    let metrics = ParquetFileMetrics::new(0, &name, &ExecutionPlanMetricsSet::new());
+    let mut plan = ParquetAccessPlan::new_none(footer.num_row_groups());
+    plan.scan(place.split);
+    let mut left = RowGroupAccessPlanFilter::new(plan);
+    left.prune_by_statistics(
+        schema,
+        footer.file_metadata().schema_descr(),
+        footer.row_groups(),
+        &pruning,
+        &metrics,
+    );
+    Some(Pruning {
+        predicate,
+        pruning,
+        metrics,
+        left,
+    })
 }
 
 /// Returns the conjuncts of `predicate` that may be used for pruning; `None` if there are none.
@@ -128,61 +184,6 @@ fn has_sound_type(data_type: &DataType) -> bool {
                 | DataType::Decimal128(..)
                 | DataType::FixedSizeBinary(_)
         )
-}
-
-fn access(
-    builder: &ParquetRecordBatchReaderBuilder<SharedInput>,
-    place: &SplitLocation,
-    schema: &SchemaRef,
-    predicate: Arc<dyn PhysicalExpr>,
-) -> Option<RowGroupAccess> {
-    let metadata = builder.metadata();
-    let pruning = pruning(&predicate, schema)?;
-    let metrics = metrics(place);
-    let mut filter = by_statistics(metadata, place, schema, &pruning, &metrics);
-    let mut blooms = vec![BloomFilterStatistics::new(); metadata.num_row_groups()];
-    blooms[place.split] = bloom_filters(builder, place, schema, &pruning);
-    filter.prune_by_bloom_filters(&pruning, &metrics, &blooms);
-    let plan = PagePruningAccessPlanFilter::new(&predicate, Arc::clone(schema))
-        .prune_plan_with_page_index(
-            filter.build(),
-            schema,
-            builder.parquet_schema(),
-            metadata,
-            &metrics,
-        );
-    plan.into_inner().into_iter().nth(place.split)
-}
-
-fn pruning(predicate: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> Option<PruningPredicate> {
-    let builder = PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema));
-    builder.try_build(Arc::clone(predicate)).ok()
-}
-
-fn metrics(place: &SplitLocation) -> ParquetFileMetrics {
-    let name = place.path.to_string_lossy();
-    ParquetFileMetrics::new(0, &name, &ExecutionPlanMetricsSet::new())
-}
-
-/// Returns a plan that reads the row group at `place`, or nothing if its statistics exclude it.
-fn by_statistics(
-    metadata: &ParquetMetaData,
-    place: &SplitLocation,
-    schema: &SchemaRef,
-    pruning: &PruningPredicate,
-    metrics: &ParquetFileMetrics,
-) -> RowGroupAccessPlanFilter {
-    let mut plan = ParquetAccessPlan::new_none(metadata.num_row_groups());
-    plan.scan(place.split);
-    let mut filter = RowGroupAccessPlanFilter::new(plan);
-    filter.prune_by_statistics(
-        schema,
-        metadata.file_metadata().schema_descr(),
-        metadata.row_groups(),
-        pruning,
-        metrics,
-    );
-    filter
 }
 
 fn bloom_filters(

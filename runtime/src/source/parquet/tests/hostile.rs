@@ -9,7 +9,7 @@ fn shared(path: &Path) -> SharedInput {
 }
 
 /// Reads the footer of a file, without its page index.
-fn footer_of(path: &Path) -> ParquetMetaData {
+pub(super) fn footer_of(path: &Path) -> ParquetMetaData {
     let size = fs::metadata(path).unwrap().len();
     let tail = shared(path)
         .with(|file| tail_with_footer(file, size))
@@ -271,7 +271,7 @@ async fn an_offset_index_of_more_pages_than_bytes_is_not_read() {
     let sound = fs::read(&path).unwrap();
     let footer = Arc::new(footer_of(&path));
     let size = sound.len() as u64;
-    let with_index = || index::with_index(&shared(&path), size, &footer);
+    let with_index = || index::with_index(&shared(&path), size, &footer).unwrap();
     assert!(with_index().unwrap().offset_index().is_some());
     let column = footer.row_group(1).column(0);
     let start = column.offset_index_offset().unwrap() as usize;

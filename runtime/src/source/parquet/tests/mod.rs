@@ -1,4 +1,5 @@
 mod hostile;
+mod stores;
 
 use std::fs::{self, File};
 use std::path::Path;
