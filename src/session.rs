@@ -57,7 +57,8 @@ pub struct Session {
     /// name. It is never held while a pipeline is planned, opened or run.
     catalog: RwLock<Arc<Catalog>>,
     outputs: Arc<OutputGuard>,
-    objects: ObjectStores,
+    /// Object stores of this process; `None` on a cluster, whose workers open their own.
+    objects: Option<ObjectStores>,
     prices: Arc<Coefficients>,
     opener: JobOpener,
 }
@@ -74,10 +75,14 @@ impl Session {
         let objects = ObjectStores::default();
         let resolver = FileResolver::new(objects.clone());
         let opener = JobOpener::new(Stores::new(objects.clone()));
-        Self::over(Arc::new(resolver), objects, opener)
+        Self::over(Arc::new(resolver), Some(objects), opener)
     }
 
-    fn over(resolver: Arc<dyn SourceResolver>, objects: ObjectStores, opener: JobOpener) -> Self {
+    fn over(
+        resolver: Arc<dyn SourceResolver>,
+        objects: Option<ObjectStores>,
+        opener: JobOpener,
+    ) -> Self {
         let outputs = Arc::new(OutputGuard::new(resolver));
         let resolver = Arc::clone(&outputs);
         let catalog = Catalog::new(forebay_udfs::functions(), resolver);
@@ -101,7 +106,7 @@ impl Session {
             cluster: Some(cluster),
             ..JobOpener::default()
         };
-        Self::over(Arc::new(resolver), ObjectStores::default(), opener)
+        Self::over(Arc::new(resolver), None, opener)
     }
 
     /// Returns the session, with an optimiser that compares plans by `prices`.
@@ -147,8 +152,7 @@ impl Session {
     /// Registers an object store under its URL, such as `s3://bucket`. Afterwards, locations of
     /// sources below that URL are read from `store`, and `OPTIONS (cache_dir =
     /// 's3://bucket/prefix')` keeps a pipeline's cache in it, for which it must support conditional
-    /// puts. A store registered earlier under the same URL is replaced. The workers of a cluster
-    /// open their stores themselves, from the variables of their environment.
+    /// puts. A store registered earlier under the same URL is replaced.
     ///
     /// ```
     /// # fn example() -> Result<(), forebay::Error> {
@@ -166,9 +170,18 @@ impl Session {
     ///
     /// # Errors
     /// Fails if `url` is not valid, has a path (as in `s3://bucket/prefix`), or is a `file://` URL.
+    /// Fails on a cluster, whose workers open their stores themselves, from the variables of their
+    /// environment.
     pub fn register_object_store(&self, url: &str, store: Arc<dyn ObjectStore>) -> Result<()> {
-        let registered = self.objects.register(url, store);
-        registered.map_err(|error| RunError::Config(error.to_string()).into())
+        let registered = match &self.objects {
+            Some(objects) => objects.register(url, store).map_err(|error| error.to_string()),
+            None => Err(
+                "a store cannot be registered on a cluster, whose workers read the data: set the variables of the \
+                 store, such as AWS_ENDPOINT_URL, in the environment of the workers"
+                    .to_owned(),
+            ),
+        };
+        registered.map_err(|cause| RunError::Config(cause).into())
     }
 
     /// Executes statements in order, and returns their outcomes. A query runs for one epoch, and

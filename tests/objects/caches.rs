@@ -154,6 +154,7 @@ async fn workers_share_a_cache_in_a_bucket() {
     use forebay::forebay_cluster::in_process::InProcessEngine;
     use forebay::forebay_cluster::job_handler::JobHandler;
     use forebay::forebay_cluster::jobs::JobSettings;
+    use forebay::object_store::memory::InMemory;
 
     let (_root, server, digest) = photos_and_digest().await;
     let sql = pipeline("s3://bucket/photos", "s3://bucket/rows");
@@ -169,6 +170,14 @@ async fn workers_share_a_cache_in_a_bucket() {
         let engine = InProcessEngine::new((0..3).map(worker));
         Session::on_cluster(Cluster::new(Arc::new(engine), WindowSettings::default()))
     };
+    // A store of this process would not reach the workers.
+    let memory = Arc::new(InMemory::new());
+    let registered = on_workers().register_object_store("s3://bucket", memory);
+    let error = registered.unwrap_err();
+    assert!(
+        error.is_user() && error.to_string().contains("environment of the workers"),
+        "{error}"
+    );
     for computed in [PHOTOS, 0] {
         let digest = digest.clone();
         assert_eq!(run(&on_workers(), &sql).await, Outcome { digest, computed });
