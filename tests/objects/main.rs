@@ -35,6 +35,8 @@ mod rows;
 #[path = "../common/sequences.rs"]
 mod sequences;
 mod server;
+#[path = "../common/tar.rs"]
+mod tar;
 #[path = "../soundness/values.rs"]
 mod values;
 mod web;

@@ -1,14 +1,20 @@
 //! Tests of the requests that sources send, and of their bytes.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
+use arrow::ipc::writer::FileWriter;
+use arrow_avro::writer::AvroWriter;
 use forebay::{Batch, RunConfig, Session};
 use tempfile::TempDir;
 
 use crate::common::{digest, parquet, photos, table};
+use crate::draw::Draw;
 use crate::server::{BUCKET, Seen, Server};
+use crate::tar::{gzip, tar};
 
 /// A bucket whose files `write` writes.
 pub(crate) fn bucket(write: impl FnOnce(PathBuf)) -> (TempDir, Server) {
@@ -152,5 +158,60 @@ async fn text_is_read_once_to_open_it_and_once_an_epoch() {
             2 * size
         );
         assert!(seen.len() < 12, "{seen:?}");
+    }
+}
+
+/// Returns the number of bytes that opening `file` as a table requests, and that one epoch requests.
+async fn opening_and_epoch(server: &Server, format: &str, file: &str) -> (u64, u64) {
+    let session = server.session();
+    let table = format!("CREATE EXTERNAL TABLE t STORED AS {format} LOCATION 's3://bucket/{file}'");
+    server.take();
+    session.execute(&table).await.unwrap();
+    let opened = bytes(&server.take());
+    let query = "CREATE PIPELINE p AS SELECT * FROM t SHUFFLE WITHIN 64 ROWS BATCH 4
+        OPTIONS (optimize = 'off')";
+    let batches = run(&session, query).await.unwrap();
+    assert_eq!(batches.len(), 4);
+    (opened, bytes(&server.take()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_large_blocks_the_headers_are_read_first_and_each_block_once_an_epoch() {
+    // Blocks of 1 MiB, which do not compress.
+    let mut draw = Draw::new(3);
+    let value = |_| -> Vec<u8> { (0..1 << 20).map(|_| draw.next() as u8).collect() };
+    let values: Vec<Vec<u8>> = (0..16).map(value).collect();
+    let (_root, server) = bucket(|folder| {
+        let rows = |value: &Vec<u8>| {
+            let column: ArrayRef = Arc::new(BinaryArray::from_vec(vec![value]));
+            RecordBatch::try_from_iter([("bytes", column)]).unwrap()
+        };
+        let schema = rows(&values[0]).schema();
+        let file = File::create(folder.join("t.arrow")).unwrap();
+        let mut arrow = FileWriter::try_new(file, &schema).unwrap();
+        let mut avro = AvroWriter::new(Vec::new(), schema.as_ref().clone()).unwrap();
+        for value in &values {
+            arrow.write(&rows(value)).unwrap();
+            avro.write(&rows(value)).unwrap();
+        }
+        arrow.finish().unwrap();
+        avro.finish().unwrap();
+        fs::write(folder.join("t.avro"), avro.into_inner()).unwrap();
+        let files = (0..).map(|n| format!("{n:02}.bin")).zip(values.clone());
+        let archive = tar(&files.collect::<Vec<_>>());
+        fs::write(folder.join("t.tar.gz"), gzip(&archive)).unwrap();
+        fs::write(folder.join("t.tar"), archive).unwrap();
+    });
+    for (format, file, most) in [
+        ("ARROW", "t.arrow", 0.1),
+        ("AVRO", "t.avro", 0.1),
+        ("WEBDATASET", "t.tar", 0.1),
+        ("WEBDATASET", "t.tar.gz", 1.0),
+    ] {
+        let size = fs::metadata(server.file(file)).unwrap().len() as f64;
+        let (opened, epoch) = opening_and_epoch(&server, format, file).await;
+        let (opened, epoch) = (opened as f64 / size, epoch as f64 / size);
+        assert!(opened > 0.0 && opened <= most, "{file}: {opened}");
+        assert!((0.9..1.1).contains(&epoch), "{file}: {epoch}");
     }
 }
