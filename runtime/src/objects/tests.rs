@@ -1,6 +1,7 @@
 //! Tests of reads from stores that misbehave, or that differ from S3.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -125,4 +126,33 @@ impl Hook for Azure {
 async fn entity_tags_of_azure_are_the_same_with_and_without_quotes() {
     let object = object("az://c", Azure).await;
     assert_eq!(read(&object).await.unwrap(), SIZE);
+}
+
+/// A web server without entity tags, whose file changes after it was listed.
+#[derive(Debug)]
+struct Touched;
+
+impl Hook for Touched {
+    fn answer(&self, _: &Path, mut answer: GetResult) -> Result<GetResult> {
+        answer.meta.e_tag = None;
+        answer.meta.last_modified += Duration::from_secs(1);
+        Ok(answer)
+    }
+}
+
+#[tokio::test]
+async fn without_an_entity_tag_the_time_shows_that_a_file_changed() {
+    let inner = Arc::new(InMemory::new());
+    let path = Path::from("o");
+    inner.put(&path, vec![7; SIZE].into()).await.unwrap();
+    let mut listed = inner.head(&path).await.unwrap();
+    listed.e_tag = None;
+    let hook = Arc::new(Touched);
+    let store = Store::new("http://h", Arc::new(Hooked { inner, hook }));
+    let error = read(&Object::new(store.clone(), listed.clone())).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("'http://h/o' changed since"), "{error}");
+    // A server that states no time shows only changes of the size.
+    listed.last_modified = std::time::UNIX_EPOCH.into();
+    assert_eq!(read(&Object::new(store, listed)).await.unwrap(), SIZE);
 }
