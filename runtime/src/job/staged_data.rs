@@ -58,10 +58,9 @@ impl OpenJob {
         if input >= self.passes.inputs() {
             return None;
         }
-        let row_bytes = match self.plan.data.is_staged() {
-            true => self.plan.data.snapshot.row_bytes(),
-            false => 0,
-        };
+        let data = &self.plan.data;
+        let row_bytes = data.is_staged().then(|| data.snapshot.row_bytes());
+        let row_bytes = row_bytes.unwrap_or(0);
         let bytes_of = |window: &WindowSplits| window.rows.saturating_mul(row_bytes);
         let pass = (epoch, pass);
         let windows = self.passes.windows(input, pass);

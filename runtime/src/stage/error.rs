@@ -21,7 +21,7 @@ pub struct SpillError {
 
 impl SpillError {
     /// Describes a failure to `action` ("create", "write rows to", "read rows from").
-    pub(super) fn new(action: &'static str, cause: io::Error) -> DataFusionError {
+    pub(super) fn failed_to(action: &'static str, cause: io::Error) -> DataFusionError {
         DataFusionError::External(Box::new(Self {
             action,
             folder: std::env::temp_dir(),

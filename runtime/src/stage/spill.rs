@@ -57,7 +57,7 @@ enum Codec {
 
 impl Spill {
     pub(super) fn create(schema: &SchemaRef, space: &Arc<SpillSpace>) -> Result<Self> {
-        let file = { space.create() }.map_err(|error| SpillError::new("create", error))?;
+        let file = { space.create() }.map_err(|error| SpillError::failed_to("create", error))?;
         let types = schema.fields().iter().map(|field| field.data_type());
         let codec = if !schema.fields().is_empty() && types.clone().all(survives_row_format) {
             let fields = types.map(|t| SortField::new(t.clone()));
@@ -216,7 +216,7 @@ impl Spill {
         for (from, to) in runs {
             let mut bytes = vec![0; (to - from) as usize];
             read_exact_at(&self.file.file, &mut bytes, from)
-                .map_err(|error| SpillError::new("read rows from", error))?;
+                .map_err(|error| SpillError::failed_to("read rows from", error))?;
             pieces.starts.push(from);
             pieces.runs.push(bytes);
         }
@@ -225,7 +225,7 @@ impl Spill {
 }
 
 fn write(file: &mut SpillFile, bytes: &[u8]) -> Result<()> {
-    { file.append(bytes) }.map_err(|error| SpillError::new("write rows to", error))
+    { file.append(bytes) }.map_err(|error| SpillError::failed_to("write rows to", error))
 }
 
 /// Byte ranges of the file that were read into memory, by ascending start.
