@@ -70,12 +70,27 @@ def process_of(actors: Actors, index: int) -> int:
 
 def test_a_killed_actor_changes_nothing(photos, actors):
     pipeline = pictures(photos)
-    expected = contents(pipeline.run(epochs=6))
-    batches = pipeline.run(epochs=6, cluster=actors)
+    expected = contents(pipeline.run(epochs=60))
+    contents(pipeline.run(epochs=1, cluster=actors))
+    places = started(actors)._places
+    processes = [process_of(started(actors), index) for index in range(len(places))]
+    batches = pipeline.run(epochs=60, cluster=actors)
     got = contents(next(batches) for _ in range(3))
-    os.kill(process_of(started(actors), 0), signal.SIGKILL)
+    # Actors that are stopped keep the leases that they have, so the one that is killed has some.
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    victim = max(range(len(places)), key=lambda index: places[index].busy)
+    os.kill(processes[victim], signal.SIGKILL)
+    for process in processes:
+        if process != processes[victim]:
+            os.kill(process, signal.SIGCONT)
     got += contents(batches)
     assert got == expected
+    # Ray may tell that an actor died after another one computed its leases.
+    deadline = time.monotonic() + 60
+    while places[victim].losses == 0:
+        assert time.monotonic() < deadline, "the actor had no lease when it was killed"
+        time.sleep(0.05)
 
 
 def test_the_others_do_the_work_of_an_actor_that_died_for_good(table, actors):

@@ -88,7 +88,7 @@ struct Round<'a> {
     placed: Vec<(usize, usize)>,
 }
 
-impl<'a> Round<'a> {
+impl Round<'_> {
     /// Returns `true` if a worker that may run the lease has room.
     fn has_room(&self, lease: usize) -> bool {
         let avoid = &self.leases[lease].avoid;
@@ -97,18 +97,13 @@ impl<'a> Round<'a> {
     }
 
     /// Returns the workers that have the data of a lease and may run it.
-    fn staged_by(&self, lease: usize) -> impl Iterator<Item = &'a str> {
-        let WaitingLease {
-            affinity,
-            avoid,
-            staged,
-            ..
-        } = &self.leases[lease];
-        let known = staged.iter().filter(|id| self.known.contains(*id));
-        let new = { self.staged.get(affinity).into_iter().flatten() }
-            .map(|&worker| &self.free[worker].id);
-        let all: Vec<&String> = known.chain(new).collect();
-        { all.into_iter().filter(|id| !avoid.contains(id)) }.map(String::as_str)
+    fn staged_by(&self, lease: usize) -> impl Iterator<Item = &str> {
+        let lease = &self.leases[lease];
+        let known = { lease.staged.iter() }.filter(|id| self.known.contains(*id));
+        let new = self.staged.get(&lease.affinity).into_iter().flatten();
+        let new = new.map(|&worker| &self.free[worker].id);
+        let may_run = |id: &&String| !lease.avoid.contains(id);
+        known.chain(new).filter(may_run).map(String::as_str)
     }
 
     fn room_of(&self, id: &str) -> Option<usize> {
@@ -118,10 +113,11 @@ impl<'a> Round<'a> {
 
     /// Returns `true` if a lease waits for a worker that has its data.
     fn is_held(&self, lease: usize) -> bool {
+        if !self.leases[lease].is_patient {
+            return false;
+        }
         let mut staged = self.staged_by(lease).peekable();
-        self.leases[lease].is_patient
-            && staged.peek().is_some()
-            && staged.all(|id| self.room_of(id).is_none())
+        staged.peek().is_some() && staged.all(|id| self.room_of(id).is_none())
     }
 
     /// Returns the worker with room where a lease runs best, if that one has room.
