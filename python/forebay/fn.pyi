@@ -66,17 +66,18 @@ def crop(image: _First, top: IntoExpr, left: IntoExpr, height: IntoExpr, width: 
         SELECT crop(decode_image(image), 0, 0, 64, 64) FROM photos
     """
 
-def decode_image(bytes: _First, mode: IntoExpr = None) -> Expr:
+def decode_image(bytes: _First, mode: IntoExpr = None, damage: IntoExpr = None) -> Expr:
     """Decodes a JPEG, PNG, WebP, GIF (first frame), BMP or TIFF image.
 
     Args:
         bytes: The file's bytes (Binary).
         mode: 'rgb' (default), 'gray' (ITU-R BT.601 luma in Pillow's fixed point) or 'luma' (a JPEG's own luma, which saves decoding its colors; other files as 'gray').
+        damage: 'lenient' (default): where a JPEG's coded data is damaged, pixels have defined values, whatever part of the image later functions read. 'strict': decodes the whole image, and damage is an error. It may also stand in the place of mode.
 
     Returns:
         An image u8[H, W, 3], or u8[H, W, 1] in modes 'gray' and 'luma'; height and width differ by row.
 
-    Counterpart: torchvision.io.decode_image(apply_exif_orientation=True), PIL.Image.open: orientation is applied, alpha dropped without blending, 16 bits keep the high byte, CMYK and YCCK become RGB as in Pillow. JPEG bytes differ from libjpeg-turbo's by rounding (chroma upsampling). A truncated file is an error, as is an image above 178 956 970 pixels.
+    Counterpart: torchvision.io.decode_image(apply_exif_orientation=True), PIL.Image.open: orientation is applied, alpha dropped without blending, 16 bits keep the high byte, CMYK and YCCK become RGB as in Pillow. The pixels of a JPEG are libjpeg-turbo's (accurate DCT, fancy upsampling) to the bit. A truncated file is an error, as is an image above 178 956 970 pixels.
 
     In SQL:
         SELECT decode_image(image) FROM photos

@@ -5,14 +5,12 @@
 //! library would sum in a level-specific order (`fast_image_resize` on floats) always run in scalar
 //! form.
 //!
-//! `zune-jpeg` uses AVX2 if the machine has AVX2, and this choice cannot be changed at run time.
-//! The AVX2 code and the scalar code of `zune-jpeg` compute the same integers (IDCT, upsampling and
-//! color conversion are translations of each other); builds with and without the crate's `x86`
-//! feature agreed on all 1 415 JPEG files that this project tests with, including broken ones.
+//! `forebay-jpeg` has no code for SSE 4.1, and uses AVX-512 at the level `auto`.
 
 use std::sync::OnceLock;
 
 use fast_image_resize::CpuExtensions;
+use forebay_jpeg::InstructionSet;
 
 /// Environment variable that names the level: `scalar`, `sse4`, `avx2` or `auto`.
 pub const SIMD_VARIABLE: &str = "FOREBAY_SIMD";
@@ -71,6 +69,15 @@ impl Simd {
                 CpuExtensions::Sse4_1
             }
             Self::Sse4 | Self::Avx2 => CpuExtensions::None,
+        }
+    }
+
+    /// Returns the instructions of `forebay-jpeg` for this level, or fewer if the machine lacks them.
+    pub(crate) fn jpeg_instructions(self) -> InstructionSet {
+        match self {
+            Self::Scalar | Self::Sse4 => InstructionSet::SCALAR,
+            Self::Avx2 => InstructionSet::avx2().unwrap_or(InstructionSet::SCALAR),
+            Self::Auto => InstructionSet::best(),
         }
     }
 }

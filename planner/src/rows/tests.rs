@@ -304,7 +304,7 @@ async fn the_definition_of_a_plan_holds_all_of_it() {
         prune (cast("label" as Int64) > [Int64 3])
         column "image": Binary
         column "label": Int32
-    function decode_image 1
+    function decode_image 2
     function normalize 1
     function resize 1
     "#);
@@ -319,7 +319,7 @@ async fn the_canonical_text_names_functions_with_their_versions() {
     forebay 5
     scan 0
     "x" FixedSizeList(48 x non-null UInt8) {"ARROW:extension:metadata": "{\"dim_names\":[\"H\",\"W\",\"C\"],\"shape\":[4,4,3]}", "ARROW:extension:name": "arrow.fixed_shape_tensor"} = random_hflip(resize(decode_image("0.image:Binary"), [Int64 4], [Int64 4]), [UInt64 0], __row)
-    function decode_image 1
+    function decode_image 2
     function random_hflip 1
     function resize 1
     shuffle none

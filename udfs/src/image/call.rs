@@ -3,8 +3,8 @@
 //! Facts describe a function as a whole; an identity between two calls (a crop of a crop is a crop)
 //! also depends on the constants of both calls.
 
-use super::kernel::geometry::centred;
-use super::values::{Interpolation, Mode};
+use super::kernel::geometry::{Region, centred};
+use super::values::{Decoding, Interpolation};
 use crate::args::MAX_SIDE;
 use crate::tensor::Dtype;
 
@@ -22,6 +22,16 @@ pub struct Rectangle {
 }
 
 impl Rectangle {
+    /// Creates the rectangle of this height and width at a first row and column.
+    pub(crate) const fn at((top, left): (i64, i64), (height, width): (usize, usize)) -> Self {
+        Self {
+            top,
+            left,
+            height,
+            width,
+        }
+    }
+
     /// True if the rectangle lies within an image of this height and width.
     pub const fn is_within(&self, (height, width): (usize, usize)) -> bool {
         self.top >= 0
@@ -52,6 +62,13 @@ impl Rectangle {
     }
 }
 
+impl From<Region> for Rectangle {
+    fn from(region: Region) -> Self {
+        let at = (region.top as i64, region.left as i64);
+        Self::at(at, (region.height, region.width))
+    }
+}
+
 /// The direction in which an image is mirrored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
@@ -65,7 +82,7 @@ pub enum Axis {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ImageCall {
     /// Decodes bytes to pixels.
-    Decode(Mode),
+    Decode(Decoding),
     /// Cuts out a rectangle.
     Crop(Rectangle),
     /// Cuts out the central rectangle of this height and width.

@@ -7,10 +7,11 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, Int32Type, UInt8Type};
 use datafusion::common::{Result, internal_err, plan_err};
 
-use super::codec;
+use super::call::Rectangle;
+use super::codec::{self, DecodeRequest};
 use super::pixels::{MAX_PIXELS, PixelShape, Pixels};
 use super::scratch::Scratch;
-use super::values::Mode;
+use super::values::Decoding;
 use crate::tensor::{Dtype, ImageLayout, TensorType};
 
 /// The kind of an image argument.
@@ -145,9 +146,16 @@ impl<'a> Images<'a> {
         self.bytes(row).len()
     }
 
-    /// Loads the row's pixels into `scratch.front`. Encoded images are decoded in `mode`. An `Err`
-    /// is an error of the row.
-    pub(crate) fn load(&self, row: usize, mode: Mode, scratch: &mut Scratch) -> Result<(), String> {
+    /// Loads the row's pixels into `scratch.front`. Encoded images are decoded as `decoding` says, as
+    /// far as the rectangle that `reads` returns. An `Err` is an error of the row.
+    pub(crate) fn load(
+        &self,
+        row: usize,
+        decoding: Decoding,
+        reads: &dyn Fn((usize, usize)) -> Option<Rectangle>,
+        scratch: &mut Scratch,
+    ) -> Result<(), String> {
+        scratch.window = None;
         match self {
             Self::Fixed(column, shape) => {
                 let start = column.value_offset(row) as usize;
@@ -169,7 +177,14 @@ impl<'a> Images<'a> {
                 }
                 copy(&**data.values(), start as usize, shape, &mut scratch.front)
             }
-            _ => codec::decode(self.bytes(row), mode, scratch),
+            _ => {
+                let request = DecodeRequest {
+                    bytes: self.bytes(row),
+                    decoding,
+                    reads,
+                };
+                codec::decode(&request, scratch)
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ pub use rewrite::{
     crop, decode_luma, facts_of_call, is_written_out, normalize, resize, work_of_call,
 };
 pub use split::{SplitChain, split_widening};
-pub use values::{Interpolation, Mode};
+pub use values::{Decoding, Interpolation, Mode};
 
 pub(crate) use functions::IMAGE_FUNCTIONS;
 pub(crate) use udf::ImageUdf;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Result, plan_err};
 
-use super::call::ImageCall;
+use super::call::{ImageCall, Rectangle};
 use super::pixels::MAX_PIXELS;
 use super::scratch::Scratch;
 use crate::args::CallArgs;
@@ -59,6 +59,15 @@ pub(crate) trait ImageOp: fmt::Debug + Send + Sync {
     /// Takes the row's draws and changes the image in `scratch.front`. An `Err` is an error of the
     /// row.
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String>;
+
+    /// Returns the rectangle of an image of this height and width that the function reads with these
+    /// draws, which may lie partly outside; `None` if it reads the whole image.
+    ///
+    /// A function that returns a rectangle takes its size from [`Scratch::image_size`], and its
+    /// pixels by [`Scratch::crop`] or [`Scratch::resize`]: only the rectangle may have been decoded.
+    fn reads(&self, _size: (usize, usize), _draws: &mut Draws) -> Option<Rectangle> {
+        None
+    }
 
     /// Returns the constants that `EXPLAIN` shows after the function's name.
     fn shown(&self) -> String {
@@ -117,7 +126,7 @@ impl dyn ImageOp + '_ {
     pub(crate) fn result(&self, input: Option<TensorType>) -> Result<TensorType> {
         let name = self.name();
         let input = match (self.call(), input) {
-            (ImageCall::Decode(mode), None) => return Ok(mode.decoded()),
+            (ImageCall::Decode(decoding), None) => return Ok(decoding.mode.decoded()),
             (ImageCall::Decode(_), Some(tensor)) => {
                 return plan_err!("{name}: expected encoded bytes, found the image {tensor}");
             }

@@ -99,7 +99,7 @@ mod tests {
     use crate::bind::bind_stream;
     use crate::facts::Algebra;
     use crate::functions::functions;
-    use crate::image::values::Mode;
+    use crate::image::values::{Decoding, Mode};
 
     #[test]
     fn calls_are_read_as_they_are_written() {
@@ -119,7 +119,11 @@ mod tests {
         let written = normalize(image(), &[0.5], &[0.25, 0.5, 1.0]);
         let expected = ImageCall::Normalize(vec![0.5], vec![0.25, 0.5, 1.0]);
         assert_eq!(read(written), expected);
-        assert_eq!(read(decode_luma(image())), ImageCall::Decode(Mode::Luma));
+        let luma = Decoding {
+            mode: Mode::Luma,
+            is_strict: false,
+        };
+        assert_eq!(read(decode_luma(image())), ImageCall::Decode(luma));
         assert_eq!(ImageCall::of(&image()), None);
     }
 

@@ -10,7 +10,7 @@ use datafusion::common::{DataFusionError, Result, internal_err};
 use half::f16;
 use rayon::prelude::*;
 
-use super::call::ImageCall;
+use super::call::{ImageCall, Rectangle};
 use super::codec::header;
 use super::footprint::Footprint;
 use super::input::{ImageKind, Images};
@@ -19,10 +19,11 @@ use super::output::{ColumnWriter, Element, fixed_column, tail_length, variable_c
 use super::pixels::{PixelShape, Pixels};
 use super::scratch::with_scratch;
 use super::stage::{ProgramStage, output_type};
-use super::values::Mode;
+use super::values::{Decoding, Mode};
 use crate::bounded::OversizedBatch;
 use crate::buffer_pool::take;
 use crate::draw::Draws;
+use crate::facts::Algebra;
 use crate::failure::RowFailure;
 use crate::room::{self, DecodeRoom, Grant, NoRoom};
 use crate::row::RowColumn;
@@ -46,7 +47,7 @@ pub(crate) fn run(
 /// A chain, split into the functions that run on each row's pixels, and the functions that are
 /// applied while the result is written.
 struct Chain<'a, E> {
-    mode: Mode,
+    decoding: Decoding,
     head: &'a [ProgramStage],
     /// Mirrorings applied while rows are written, as the stream and the probability of each.
     flips: Vec<(Option<u64>, f64)>,
@@ -100,14 +101,19 @@ fn run_as<E: Element>(
     if rows.is_none() && stages.iter().any(|s| s.stream.is_some()) {
         return internal_err!("a random image function ran without the hidden row column");
     }
-    let (mode, stages) = match stages
+    let (decoding, stages) = match stages
         .split_first()
         .map(|(first, rest)| (first.op.call(), rest))
     {
-        Some((ImageCall::Decode(mode), rest)) => (mode, rest),
-        _ => (Mode::Rgb, stages),
+        Some((ImageCall::Decode(decoding), rest)) => (decoding, rest),
+        // The column holds pixels, which are not decoded.
+        _ => {
+            let mode = Mode::Rgb;
+            let is_strict = false;
+            (Decoding { mode, is_strict }, stages)
+        }
     };
-    let mut current = kind.tensor().unwrap_or(mode.decoded());
+    let mut current = kind.tensor().unwrap_or(decoding.mode.decoded());
     let mut typed = Vec::with_capacity(stages.len());
     for stage in stages {
         typed.push((&*stage.op, current));
@@ -124,7 +130,7 @@ fn run_as<E: Element>(
     let images = Images::new(column, kind)?;
     let fixed = output.elements().filter(|&elements| elements > 0);
     let chain = Chain {
-        mode,
+        decoding,
         head,
         flips,
         tail,
@@ -132,7 +138,7 @@ fn run_as<E: Element>(
         rows,
         memory: RowMemory {
             room: room::of_thread().filter(|_| kind == ImageKind::Encoded),
-            decoded: mode.decoded(),
+            decoded: decoding.mode.decoded(),
             keeps_results: fixed.is_none(),
             results: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -260,7 +266,7 @@ impl<E: Element> Chain<'_, E> {
         })?;
         with_scratch(|scratch| {
             self.images
-                .load(row, self.mode, scratch)
+                .load(row, self.decoding, &|size| self.reads(row, size), scratch)
                 .map_err(|cause| failed("decode_image", cause))?;
             for stage in self.head {
                 let mut draws = self.draws(row, stage.stream);
@@ -276,6 +282,22 @@ impl<E: Element> Chain<'_, E> {
             let done = finish(&scratch.front, flip, &self.tail);
             done.map(Some).map_err(|cause| failed("image", cause))
         })
+    }
+
+    /// Returns the rectangle of an image of this height and width that the functions read. Functions
+    /// before the first one that reads a rectangle change single pixels only.
+    fn reads(&self, row: usize, size: (usize, usize)) -> Option<Rectangle> {
+        for stage in self.head {
+            let rectangle = stage.op.reads(size, &mut self.draws(row, stage.stream));
+            if rectangle.is_some() {
+                return rectangle;
+            }
+            let algebra = stage.op.facts().algebra;
+            if !matches!(algebra, Algebra::Pointwise | Algebra::Layout) {
+                return None;
+            }
+        }
+        None
     }
 
     /// Waits until the room grants the memory for decoding the row. Returns `None` if the row needs

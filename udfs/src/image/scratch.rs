@@ -2,10 +2,13 @@
 
 use std::cell::Cell;
 
-use super::kernel::geometry::Region;
+use forebay_jpeg::RegionDecoder;
+
+use super::kernel::geometry::{self, Region};
 use super::kernel::resize::Resampler;
 use super::pixels::Pixels;
 use super::values::Interpolation;
+use crate::simd::Simd;
 
 /// The buffers that one thread reuses from row to row.
 #[derive(Debug, Default)]
@@ -19,13 +22,48 @@ pub(crate) struct Scratch {
     pub(crate) resizer: Resampler,
     /// Rows of samples that the blur works on.
     pub(crate) lines: Vec<f32>,
+    /// The place of `front` in the image, while it is only the part that the functions read.
+    pub(crate) window: Option<Window>,
+    /// The decoder of JPEG files, which has buffers of its own.
+    pub(crate) jpeg: JpegTool,
+}
+
+/// The place of decoded pixels in their image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Height and width of the image.
+    pub(crate) size: (usize, usize),
+    /// Row of the first pixel.
+    pub(crate) top: usize,
+    /// Column of the first pixel.
+    pub(crate) left: usize,
+}
+
+/// A JPEG decoder with the instructions of this process.
+#[derive(Debug)]
+pub(crate) struct JpegTool(pub(crate) RegionDecoder);
+
+impl Default for JpegTool {
+    fn default() -> Self {
+        Self(RegionDecoder::new(Simd::current().jpeg_instructions()))
+    }
 }
 
 impl Scratch {
     /// Allocated size, in bytes, of the image buffers.
-    pub(crate) const fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let floats = self.front.f32s.capacity() + self.back.f32s.capacity() + self.lines.capacity();
-        self.front.u8s.capacity() + self.back.u8s.capacity() + 4 * floats
+        self.front.u8s.capacity() + self.back.u8s.capacity() + 4 * floats + self.jpeg.0.bytes()
+    }
+
+    /// Returns the place of `front` in its image, and forgets it.
+    fn take_window(&mut self) -> Window {
+        let shape = self.front.shape;
+        self.window.take().unwrap_or(Window {
+            size: (shape.height, shape.width),
+            top: 0,
+            left: 0,
+        })
     }
 
     /// Makes `back`, which a kernel has written, the current image, with its samples rounded to the
@@ -35,13 +73,34 @@ impl Scratch {
         self.front.settle();
     }
 
-    /// Resizes a region of the current image, and makes the result the current image.
+    /// Cuts out the rectangle of this height and width at (`top`, `left`) of the image, and makes the
+    /// result the current image. Pixels outside the image are zeros.
+    pub(crate) fn crop(&mut self, (top, left): (i64, i64), size: (usize, usize)) {
+        let window = self.take_window();
+        let at = (top - window.top as i64, left - window.left as i64);
+        geometry::crop(&self.front, at, size, &mut self.back);
+        self.swap();
+    }
+
+    /// Returns the height and width of the image, of which `front` may be a part.
+    pub(crate) fn image_size(&self) -> (usize, usize) {
+        let shape = self.front.shape;
+        self.window.map_or((shape.height, shape.width), |w| w.size)
+    }
+
+    /// Resizes a region of the image, and makes the result the current image.
     pub(crate) fn resize(
         &mut self,
         from: Region,
         size: (usize, usize),
         filter: Interpolation,
     ) -> Result<(), String> {
+        let window = self.take_window();
+        let from = Region {
+            top: from.top - window.top,
+            left: from.left - window.left,
+            ..from
+        };
         let target = &mut self.back;
         self.resizer
             .run(&mut self.front, from, size, filter, target)?;

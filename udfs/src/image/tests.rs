@@ -200,7 +200,7 @@ fn mistakes_are_found_by_the_plan() {
         ),
         (
             call("decode_image", vec![col("image"), lit("cmyk")]),
-            "mode must be one of 'rgb', 'gray', 'luma', found 'cmyk'",
+            "mode must be one of 'rgb', 'gray', 'luma', 'lenient', 'strict', found 'cmyk'",
         ),
         (
             call("resize", vec![decoded(), lit(0), lit(2)]),

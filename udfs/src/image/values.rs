@@ -52,6 +52,15 @@ impl Mode {
     }
 }
 
+/// The way in which `decode_image` decodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Decoding {
+    /// The color mode.
+    pub mode: Mode,
+    /// True if damaged data is an error.
+    pub is_strict: bool,
+}
+
 /// Interpolation between pixels when an image is resized or moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Interpolation {

@@ -1,7 +1,7 @@
 //! Conditions under which two adjacent operators may be swapped or merged, shared by several rules.
 
 use datafusion::logical_expr::Expr;
-use forebay_udfs::image::{ImageCall, Mode};
+use forebay_udfs::image::{Decoding, ImageCall};
 
 use super::rule::{Site, Verdict};
 use crate::optimizer::slots::Slot;
@@ -66,16 +66,16 @@ pub(super) fn swapped(site: Site, conditions: &[Result<(), &'static str>]) -> Ve
     Ok(vec![site.outer, site.inner])
 }
 
-/// The image call of `outer`, and the mode in which `inner` decodes the image of this call. `None`
+/// The image call of `outer`, and the way in which `inner` decodes the image of this call. `None`
 /// if `inner` is not a decoder whose image `outer` reads.
-pub(super) fn over_decoding(outer: &OpSpec, inner: &OpSpec) -> Option<(ImageCall, Mode)> {
+pub(super) fn over_decoding(outer: &OpSpec, inner: &OpSpec) -> Option<(ImageCall, Decoding)> {
     match (&outer.kind, inner.image_call()) {
-        (OpKind::Row { slot, .. }, Some(ImageCall::Decode(mode)))
+        (OpKind::Row { slot, .. }, Some(ImageCall::Decode(decoding)))
             if inner.writes.contains(*slot)
                 && outer.reads == inner.writes
                 && matches!(outer.first_argument(), Some(Expr::Column(_))) =>
         {
-            Some((outer.image_call()?, mode))
+            Some((outer.image_call()?, decoding))
         }
         _ => None,
     }

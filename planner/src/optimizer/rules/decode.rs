@@ -41,7 +41,7 @@ fn filter_below(arena: &mut Arena, site: Site) -> Option<Verdict> {
 /// decoded to colors first.
 fn gray_into(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (f, d) = (arena.spec(site.outer), arena.spec(site.inner));
-    let (ImageCall::Grayscale(channels), mode) = over_decoding(f, d)? else {
+    let (ImageCall::Grayscale(channels), decoding) = over_decoding(f, d)? else {
         return None;
     };
     let conditions = [
@@ -50,9 +50,14 @@ fn gray_into(arena: &mut Arena, site: Site) -> Option<Verdict> {
             1 => Ok(()),
             _ => Err("grayscale yields three equal channels here, but decoded luma is one channel"),
         },
-        match mode {
+        match decoding.mode {
             Mode::Rgb => Ok(()),
             Mode::Gray | Mode::Luma => Err("the image is already decoded to gray"),
+        },
+        if decoding.is_strict {
+            Err("strict decoding decodes the colors, too")
+        } else {
+            Ok(())
         },
     ];
     for condition in conditions {

@@ -38,7 +38,7 @@ const REFUSALS: [RuleRefusal; 5] = [
             let call = over_decoding(f, d).map(|(call, _)| call);
             matches!(call, Some(ImageCall::Crop(_) | ImageCall::CenterCrop(..)))
         },
-        why: "no decoder reads a part of an image without the rest",
+        why: "decoding needs no rewrite: it yields only the pixels that the crop reads",
     },
     RuleRefusal {
         rule: "resize-into-decode",
@@ -68,7 +68,8 @@ pub(super) fn filter_past_take(arena: &mut Arena, site: Site) -> Option<Verdict>
     refusal(arena, site, "filter-past-take").map(Err)
 }
 
-/// Refuses to replace decoding and a crop by decoding only a part of the image.
+/// Refuses to replace decoding and a crop: the program of both decodes only the part that the crop
+/// reads, where the decoder of the format can.
 pub(super) fn crop_into_decode(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let unable = Err(refusal(arena, site, "crop-into-decode")?);
     Some(unpinned(arena.spec(site.outer), arena.spec(site.inner)).and(unable))

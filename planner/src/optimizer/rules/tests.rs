@@ -429,10 +429,13 @@ fn crops_of_resizes() {
 #[test]
 fn what_decoders_do_themselves() {
     let decode = plain("decode_image");
+    let strict = call("decode_image", [lit("strict")]);
+    let gray = said("gray-into-decode", &strict, &plain("grayscale"), None);
+    assert_snapshot!(gray, @"no: strict decoding decodes the colors, too");
     let said = |rule, outer| said(rule, &decode, &outer, None);
     assert_snapshot!(said("gray-into-decode", plain("grayscale")), @"x = decode_image(x, 'luma')");
     assert_snapshot!(said("gray-into-decode", sized("grayscale", [3])), @"no: grayscale yields three equal channels here, but decoded luma is one channel");
-    assert_snapshot!(said("crop-into-decode", sized("crop", [0, 0, 8, 8])), @"no: no decoder reads a part of an image without the rest");
+    assert_snapshot!(said("crop-into-decode", sized("crop", [0, 0, 8, 8])), @"no: decoding needs no rewrite: it yields only the pixels that the crop reads");
     assert_snapshot!(said("resize-into-decode", sized("resize", [8, 8])), @"no: no decoder scales while it decodes");
 }
 

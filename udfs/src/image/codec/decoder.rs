@@ -2,32 +2,42 @@
 
 use image::metadata::Orientation;
 
-use crate::image::pixels::{MAX_PIXELS, PixelShape, Pixels};
+use crate::image::call::Rectangle;
+use crate::image::pixels::{MAX_PIXELS, PixelShape};
+use crate::image::scratch::Scratch;
+use crate::image::values::Decoding;
 use crate::tensor::{Dtype, ImageLayout};
 
 /// Maximum memory, in bytes, that a decoder of the `image` crate may allocate for a row; a row that
 /// needs more fails. The limit is the size of a 16-bit RGBA image of [`MAX_PIXELS`] pixels.
 pub const MAX_DECODER_BYTES: u64 = MAX_PIXELS * 8;
 
+/// A file to decode, and what the chain of functions after decoding needs of it.
+pub(crate) struct DecodeRequest<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// The color mode and strictness. A decoder may return colors for every mode.
+    pub(crate) decoding: Decoding,
+    /// Returns the rectangle that the functions read of an image of this height and width; `None`
+    /// for all of it. A decoder may return more.
+    pub(crate) reads: &'a dyn Fn((usize, usize)) -> Option<Rectangle>,
+}
+
 /// A decoder of one or more file formats.
 pub(super) trait Decoder: Sync {
-    /// True if the bytes start like a file of one of the decoder's formats.
+    /// True if the decoder decodes the file, which depends on the file's headers only.
     fn accepts(&self, bytes: &[u8]) -> bool;
     /// Reads only the header of a file.
     fn header(&self, bytes: &[u8]) -> Result<EncodedHeader, String>;
-    /// Decodes a file into `target`, as RGB bytes in height, width, channels order and in the
-    /// stored orientation, and sets the shape of `target`. Returns the orientation that the caller
-    /// must apply.
-    fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String>;
-    /// Like [`decode`](Self::decode), but decodes only the luma that is stored in the file. `None`
-    /// if the file stores no luma, or the decoder cannot return luma without the colors.
-    fn decode_luma(
+    /// Decodes a file into `scratch.front`, as bytes in height, width, channels order and in the
+    /// stored orientation, and sets the shape. The channels are RGB, or luma in the modes for it.
+    /// Returns the orientation that the caller must apply.
+    ///
+    /// A decoder that decodes less than the image sets `scratch.window`.
+    fn decode(
         &self,
-        _bytes: &[u8],
-        _target: &mut Pixels,
-    ) -> Option<Result<Orientation, String>> {
-        None
-    }
+        request: &DecodeRequest<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Orientation, String>;
 }
 
 /// Checks the dimensions of a header before anything of that size is allocated.
@@ -86,6 +96,14 @@ impl EncodedHeader {
             height,
             width,
             decoding: pixels.saturating_mul(3 + extra.max(copies)),
+        }
+    }
+
+    /// Adds memory that the decoder holds beside the pixels, in bytes.
+    pub(super) const fn with_buffers(self, bytes: u64) -> Self {
+        Self {
+            decoding: self.decoding.saturating_add(bytes),
+            ..self
         }
     }
 }

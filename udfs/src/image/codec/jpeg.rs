@@ -1,14 +1,13 @@
-//! JPEG decoding by `zune-jpeg`.
+//! JPEG decoding by `forebay-jpeg`, which decodes only the rectangle that is read.
 
+use forebay_jpeg::{ColorModel, JpegHeader, PixelFormat, PixelRegion};
 use image::metadata::Orientation;
-use zune_core::bytestream::ZCursor;
-use zune_core::colorspace::ColorSpace;
-use zune_core::options::DecoderOptions;
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::errors::DecodeErrors;
 
-use super::decoder::{Decoder, EncodedHeader, check_size, rgb};
-use crate::image::pixels::{PixelShape, Pixels};
+use super::decoder::{DecodeRequest, Decoder, EncodedHeader, check_size, rgb};
+use crate::image::call::Rectangle;
+use crate::image::pixels::PixelShape;
+use crate::image::scratch::{Scratch, Window};
+use crate::image::values::Mode;
 
 /// The JPEG decoder.
 pub(super) struct Jpeg;
@@ -16,7 +15,8 @@ pub(super) struct Jpeg;
 const START: &[u8] = &[0xff, 0xd8];
 const END: [u8; 2] = [0xff, 0xd9];
 const SCAN: u8 = 0xda;
-const PROGRESSIVE: u8 = 0xc2;
+const APP1: u8 = 0xe1;
+const EXIF: &[u8] = b"Exif\0\0";
 
 impl Decoder for Jpeg {
     fn accepts(&self, bytes: &[u8]) -> bool {
@@ -24,122 +24,102 @@ impl Decoder for Jpeg {
     }
 
     fn header(&self, bytes: &[u8]) -> Result<EncodedHeader, String> {
-        let mut decoder = open(bytes, false, ColorSpace::RGB);
-        decoder
-            .decode_headers()
-            .map_err(|e| format!("broken JPEG: {e}"))?;
-        let progressive = segments(bytes).any(|(kind, _)| kind == PROGRESSIVE);
-        // A progressive file keeps three 16-bit coefficients per pixel between scans.
-        let extra = if progressive { 6 } else { 0 };
-        Ok(EncodedHeader::new(
-            size(&decoder)?,
-            orientation(&decoder),
-            extra,
-        ))
+        let header = open(bytes)?;
+        let size = check_size(header.width() as u64, header.height() as u64)?;
+        let own = EncodedHeader::new(size, orientation(bytes), 0);
+        Ok(own.with_buffers(header.memory() + bytes.len() as u64))
     }
 
-    fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
-        decode_to(ColorSpace::RGB, bytes, target)
-    }
-
-    fn decode_luma(
+    fn decode(
         &self,
-        bytes: &[u8],
-        target: &mut Pixels,
-    ) -> Option<Result<Orientation, String>> {
-        let mut decoder = open(bytes, false, ColorSpace::Luma);
-        decoder.decode_headers().ok()?;
-        let has_luma = matches!(
-            decoder.input_colorspace(),
-            Some(ColorSpace::YCbCr | ColorSpace::Luma)
-        );
-        has_luma.then(|| decode_to(ColorSpace::Luma, bytes, target))
+        request: &DecodeRequest<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Orientation, String> {
+        let bytes = request.bytes;
+        let header = open(bytes)?;
+        let (height, width) = check_size(header.width() as u64, header.height() as u64)?;
+        check_end(bytes)?;
+        let orientation = orientation(bytes);
+        let mut region = PixelRegion::whole(&header);
+        if orientation == Orientation::NoTransforms && !request.decoding.is_strict {
+            let read = (request.reads)((height, width));
+            let part = read.and_then(|r| within(r, (height, width)));
+            if let Some(part) = part.filter(|part| *part != region) {
+                region = part;
+                scratch.window = Some(Window {
+                    size: (height, width),
+                    top: region.y,
+                    left: region.x,
+                });
+            }
+        }
+        let stores_luma = matches!(header.color(), ColorModel::Gray | ColorModel::YCbCr);
+        let (format, channels) = if request.decoding.mode == Mode::Luma && stores_luma {
+            (PixelFormat::Luma, 1)
+        } else {
+            (PixelFormat::Rgb, 3)
+        };
+        let target = &mut scratch.front;
+        target.reshape(PixelShape {
+            channels,
+            ..rgb(region.height, region.width)
+        });
+        let decoder = &mut scratch.jpeg.0;
+        let decoded = decoder.decode(bytes, &header, region, format, &mut target.u8s);
+        let decoded = decoded.map_err(|e| e.to_string())?;
+        if request.decoding.is_strict && decoded.is_damaged {
+            return Err("the JPEG's coded data is damaged, and decoding is 'strict'".to_owned());
+        }
+        Ok(orientation)
     }
 }
 
-fn decode_to(colors: ColorSpace, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
-    if !has_end(bytes) {
-        return Err("the JPEG is truncated (it has no end marker)".to_owned());
-    }
-    match decode(bytes, true, colors, target) {
-        Ok(orientation) => Ok(orientation),
-        Err(error) if is_harmless(&error) => decode(bytes, false, colors, target),
-        Err(error) => Err(error),
-    }
-    .map_err(|error| match error {
-        JpegFault::Decoder(error) => format!("broken JPEG: {error}"),
-        JpegFault::Size(error) => error,
+/// Reads the headers of a file.
+fn open(bytes: &[u8]) -> Result<JpegHeader, String> {
+    JpegHeader::read(bytes).map_err(|e| e.to_string())
+}
+
+/// Returns the part of a rectangle that is in the image; `None` if that is nothing.
+fn within(read: Rectangle, (height, width): (usize, usize)) -> Option<PixelRegion> {
+    let clip = |start: i64, length: usize, limit: usize| {
+        let end = start.saturating_add(length as i64).min(limit as i64);
+        let start = start.max(0);
+        (start < end).then_some((start as usize, (end - start) as usize))
+    };
+    let (y, height) = clip(read.top, read.height, height)?;
+    let (x, width) = clip(read.left, read.width, width)?;
+    Some(PixelRegion {
+        x,
+        y,
+        width,
+        height,
     })
 }
 
-/// A failure to decode a JPEG file.
-enum JpegFault {
-    Decoder(DecodeErrors),
-    Size(String),
-}
-
-/// Decodes a file. In strict mode, a corrupt scan is an error; otherwise, corrupt data is skipped.
-fn decode(
-    bytes: &[u8],
-    strict: bool,
-    colors: ColorSpace,
-    target: &mut Pixels,
-) -> Result<Orientation, JpegFault> {
-    let mut decoder = open(bytes, strict, colors);
-    decoder.decode_headers().map_err(JpegFault::Decoder)?;
-    let (height, width) = size(&decoder).map_err(JpegFault::Size)?;
-    target.reshape(PixelShape {
-        channels: colors.num_components(),
-        ..rgb(height, width)
+/// Returns the orientation of the first EXIF segment.
+fn orientation(bytes: &[u8]) -> Orientation {
+    let exif = segments(bytes).find_map(|(kind, marker)| {
+        let length = bytes.get(marker + 2..marker + 4)?;
+        let end = marker + 2 + usize::from(u16::from_be_bytes([length[0], length[1]]));
+        let body = bytes.get(marker + 4..end).filter(|_| kind == APP1)?;
+        body.strip_prefix(EXIF)
     });
-    decoder
-        .decode_into(&mut target.u8s)
-        .map_err(JpegFault::Decoder)?;
-    Ok(orientation(&decoder))
+    exif.and_then(Orientation::from_exif_chunk)
+        .unwrap_or(Orientation::NoTransforms)
 }
 
-/// True if an error of strict mode concerns a harmless irregularity, as in files of cameras and
-/// editors: stray bytes between segments, or further images after the first one.
-fn is_harmless(error: &JpegFault) -> bool {
-    match error {
-        JpegFault::Decoder(DecodeErrors::ExhaustedData) => true,
-        JpegFault::Decoder(error) => format!("{error}").contains("Extra bytes between headers"),
-        JpegFault::Size(_) => false,
-    }
-}
-
-fn open(bytes: &[u8], strict: bool, colors: ColorSpace) -> JpegDecoder<ZCursor<&[u8]>> {
-    let options = DecoderOptions::new_fast()
-        .set_strict_mode(strict)
-        .set_max_width(usize::from(u16::MAX))
-        .set_max_height(usize::from(u16::MAX))
-        .jpeg_set_out_colorspace(colors);
-    JpegDecoder::new_with_options(ZCursor::new(bytes), options)
-}
-
-fn size(decoder: &JpegDecoder<ZCursor<&[u8]>>) -> Result<(usize, usize), String> {
-    let (width, height) = decoder
-        .dimensions()
-        .ok_or("broken JPEG: it has no frame header")?;
-    check_size(width as u64, height as u64)
-}
-
-fn orientation(decoder: &JpegDecoder<ZCursor<&[u8]>>) -> Orientation {
-    let found = decoder
-        .exif()
-        .and_then(|exif| Orientation::from_exif_chunk(exif));
-    found.unwrap_or(Orientation::NoTransforms)
-}
-
-/// True if an end marker follows the first scan header, so that the file is not truncated. Missing
-/// data would decode to gray, and Pillow refuses such files, too. (The end marker of a thumbnail
-/// precedes the scan.)
-fn has_end(bytes: &[u8]) -> bool {
+/// Fails if no end marker follows the first scan header: the file is truncated. Missing data would
+/// decode to gray, and Pillow refuses such files, too. (The end marker of a thumbnail precedes the
+/// scan.)
+fn check_end(bytes: &[u8]) -> Result<(), String> {
     if bytes.ends_with(&END) {
-        return true;
+        return Ok(());
     }
     let after = scan_start(bytes).unwrap_or(bytes.len());
-    bytes[after..].windows(2).rev().any(|pair| pair == END)
+    if bytes[after..].windows(2).rev().any(|pair| pair == END) {
+        return Ok(());
+    }
+    Err("the JPEG is truncated (it has no end marker)".to_owned())
 }
 
 /// Returns the byte offset of the first start-of-scan marker.
@@ -148,7 +128,7 @@ fn scan_start(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Returns the kind and the byte offset of each segment marker, up to the marker of the first scan.
-pub(super) fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
+fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
     let mut next = Some(START.len());
     std::iter::from_fn(move || {
         let mut at = next?;

@@ -2,13 +2,11 @@
 //!
 //! | Format | Decoder | Notes |
 //! |---|---|---|
-//! | JPEG | `zune-jpeg` | gray, YCbCr, RGB, CMYK and YCCK; baseline and progressive |
-//! | JPEG below 16 pixels in a direction | `jpeg-decoder` after `zune-jpeg` | subsampled chroma ends at the border |
+//! | JPEG | `forebay-jpeg` | gray, YCbCr, RGB, CMYK and YCCK; baseline and progressive; only the rectangle that is read |
 //! | PNG, WebP, GIF, BMP, TIFF | `image` | first frame or page |
 //!
-//! Only the JPEG decoders can return luma alone. No decoder reads only a part of an image, and no
-//! decoder scales an image during decoding: `jpeg-decoder` could, but takes longer to decode to
-//! half the size than `zune-jpeg` takes to decode the whole image.
+//! Only the JPEG decoder can return luma alone, or a part of the image. No decoder scales an image
+//! during decoding.
 //!
 //! Orientation (EXIF, TIFF tag) is applied, alpha is dropped without blending, and 16-bit samples
 //! keep their high byte. Dimensions are checked in the header, before pixels are allocated.
@@ -17,7 +15,6 @@ mod decoder;
 mod jpeg;
 mod other;
 mod raw_profile;
-mod small_jpeg;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -25,16 +22,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use image::metadata::Orientation;
 
-pub(crate) use self::decoder::EncodedHeader;
 pub use self::decoder::MAX_DECODER_BYTES;
+pub(crate) use self::decoder::{DecodeRequest, EncodedHeader};
 use self::decoder::{Decoder, is_turned};
 use super::kernel::geometry::{flip_horizontal, flip_vertical, transpose};
 use super::pixels::{PixelShape, Pixels};
 use super::scratch::Scratch;
+#[cfg(test)]
+use super::values::Decoding;
 use super::values::Mode;
 
 /// All decoders. The first decoder that accepts a file decodes the file.
-const DECODERS: [&dyn Decoder; 3] = [&small_jpeg::SmallJpeg, &jpeg::Jpeg, &other::Other];
+const DECODERS: [&dyn Decoder; 2] = [&jpeg::Jpeg, &other::Other];
 
 thread_local! {
     /// True while this thread runs a decoder whose panics become errors of the row.
@@ -84,19 +83,12 @@ pub(crate) fn header(bytes: &[u8]) -> Result<EncodedHeader, String> {
     guarded(|| decoder_of(bytes)?.header(bytes))
 }
 
-/// Decodes an encoded image into `scratch.front`.
-pub(crate) fn decode(bytes: &[u8], mode: Mode, scratch: &mut Scratch) -> Result<(), String> {
-    let front = &mut scratch.front;
-    let orientation = guarded(|| {
-        let decoder = decoder_of(bytes)?;
-        let luma = match mode {
-            Mode::Luma => decoder.decode_luma(bytes, front),
-            Mode::Rgb | Mode::Gray => None,
-        };
-        luma.unwrap_or_else(|| decoder.decode(bytes, front))
-    })?;
+/// Decodes an encoded image, or the part of it that is read, into `scratch.front`.
+pub(crate) fn decode(request: &DecodeRequest<'_>, scratch: &mut Scratch) -> Result<(), String> {
+    scratch.window = None;
+    let orientation = guarded(|| decoder_of(request.bytes)?.decode(request, scratch))?;
     orient(scratch, orientation);
-    if mode != Mode::Rgb && scratch.front.shape.channels == 3 {
+    if request.decoding.mode != Mode::Rgb && scratch.front.shape.channels == 3 {
         gray(&scratch.front, &mut scratch.back);
         scratch.swap();
     }
@@ -133,6 +125,21 @@ fn gray(source: &Pixels, target: &mut Pixels) {
         let [r, g, b] = [rgb[0], rgb[1], rgb[2]].map(u32::from);
         *out = ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16) as u8;
     }
+}
+
+/// Decodes the whole image in a mode.
+#[cfg(test)]
+pub(crate) fn decode_whole(bytes: &[u8], mode: Mode, scratch: &mut Scratch) -> Result<(), String> {
+    let decoding = Decoding {
+        mode,
+        is_strict: false,
+    };
+    let request = DecodeRequest {
+        bytes,
+        decoding,
+        reads: &|_| None,
+    };
+    decode(&request, scratch)
 }
 
 #[cfg(test)]

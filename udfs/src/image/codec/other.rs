@@ -10,9 +10,9 @@ use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageFormat, ImageResult, Limits};
 
-use super::decoder::{Decoder, EncodedHeader, MAX_DECODER_BYTES, check_size, rgb};
+use super::decoder::{DecodeRequest, Decoder, EncodedHeader, MAX_DECODER_BYTES, check_size, rgb};
 use super::raw_profile;
-use crate::image::pixels::Pixels;
+use crate::image::scratch::Scratch;
 
 /// The decoder of all formats but JPEG.
 pub(super) struct Other;
@@ -37,7 +37,12 @@ impl Decoder for Other {
         Ok(EncodedHeader::new(size, orientation, samples + own))
     }
 
-    fn decode(&self, bytes: &[u8], target: &mut Pixels) -> Result<Orientation, String> {
+    fn decode(
+        &self,
+        request: &DecodeRequest<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Orientation, String> {
+        let (bytes, target) = (request.bytes, &mut scratch.front);
         let (mut decoder, name) = open(bytes)?;
         let (height, width) = size(&*decoder)?;
         let broken = |e| format!("broken {name}: {e}");

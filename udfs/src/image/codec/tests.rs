@@ -1,11 +1,12 @@
 use image::{DynamicImage, GrayAlphaImage, GrayImage, ImageBuffer, ImageFormat, Rgb, RgbaImage};
 
 use super::*;
+use crate::image::call::Rectangle;
 use crate::image::testing::{encoded, picture};
 
 fn decoded(bytes: &[u8]) -> Result<Pixels, String> {
     let mut scratch = Scratch::default();
-    decode(bytes, Mode::Rgb, &mut scratch)?;
+    decode_whole(bytes, Mode::Rgb, &mut scratch)?;
     let EncodedHeader { height, width, .. } = header(bytes)?;
     assert_eq!(
         (scratch.front.shape.height, scratch.front.shape.width),
@@ -46,7 +47,7 @@ fn jpeg_is_close_and_gray_is_luma() {
         .map(|(a, b)| u64::from(a.abs_diff(*b)));
     assert!(far.sum::<u64>() < 12 * pixels.u8s.len() as u64);
     let mut scratch = Scratch::default();
-    decode(&file, Mode::Gray, &mut scratch).unwrap();
+    decode_whole(&file, Mode::Gray, &mut scratch).unwrap();
     assert_eq!(scratch.front.shape.channels, 1);
     let [r, g, b] = [pixels.u8s[0], pixels.u8s[1], pixels.u8s[2]].map(f64::from);
     let luma = 0.299 * r + 0.587 * g + 0.114 * b;
@@ -177,7 +178,6 @@ fn broken_files_are_errors() {
         (vec![], "empty (0 bytes)"),
         (b"hello".to_vec(), "begin with 68 65 6c 6c"),
         (jpeg[..jpeg.len() / 2].to_vec(), "truncated"),
-        (corrupt(&jpeg), "broken JPEG"),
         (jpeg[..20].to_vec(), "JPEG"),
         (
             encoded(picture(64, 64), ImageFormat::Png)[..200].to_vec(),
@@ -186,6 +186,45 @@ fn broken_files_are_errors() {
     ] {
         let error = decoded(&bytes).map(drop).unwrap_err();
         assert!(error.contains(message), "{error}");
+    }
+}
+
+/// Damaged data has defined pixels, and a part of the image has the pixels of the whole, but strict
+/// decoding refuses the file.
+#[test]
+fn damaged_data_is_an_error_of_strict_decoding_only() {
+    let jpeg = encoded(picture(64, 64), ImageFormat::Jpeg);
+    let mut damaged = jpeg.clone();
+    damaged[jpeg.len() * 2 / 3] ^= 0x55;
+    for file in [&jpeg, &damaged, &corrupt(&jpeg)] {
+        let whole = decoded(file).unwrap();
+        let mut scratch = Scratch::default();
+        let mut request = DecodeRequest {
+            bytes: file,
+            decoding: Decoding {
+                mode: Mode::Rgb,
+                is_strict: false,
+            },
+            reads: &|_| Some(Rectangle::at((50, -3), (20, 40))),
+        };
+        decode(&request, &mut scratch).unwrap();
+        assert_eq!(
+            (scratch.front.shape.height, scratch.front.shape.width),
+            (14, 37)
+        );
+        for y in 0..14 {
+            let row = &whole.u8s[(50 + y) * 64 * 3..][..37 * 3];
+            assert_eq!(&scratch.front.u8s[y * 37 * 3..][..37 * 3], row);
+        }
+        request.decoding.is_strict = true;
+        let strict = decode(&request, &mut scratch);
+        if *file == jpeg {
+            strict.unwrap();
+            assert_eq!(scratch.front.u8s, whole.u8s);
+        } else if *file == corrupt(&jpeg) {
+            let error = strict.unwrap_err();
+            assert!(error.contains("data is damaged"), "{error}");
+        }
     }
 }
 
@@ -261,9 +300,9 @@ fn luma_is_the_files_own_where_it_has_one() {
     let mut scratch = Scratch::default();
     for (width, height) in [(64, 48), (33, 57), (9, 7)] {
         let file = encoded(picture(width, height), ImageFormat::Jpeg);
-        decode(&file, Mode::Gray, &mut scratch).unwrap();
+        decode_whole(&file, Mode::Gray, &mut scratch).unwrap();
         let gray = scratch.front.clone();
-        decode(&file, Mode::Luma, &mut scratch).unwrap();
+        decode_whole(&file, Mode::Luma, &mut scratch).unwrap();
         assert_eq!(scratch.front.shape, gray.shape);
         // Gray is computed from colors that were clamped to 0 to 255 and rounded.
         let far = scratch.front.u8s.iter().zip(&gray.u8s);
@@ -272,16 +311,16 @@ fn luma_is_the_files_own_where_it_has_one() {
     }
     for format in [ImageFormat::Png, ImageFormat::Bmp] {
         let file = encoded(picture(20, 10), format);
-        decode(&file, Mode::Gray, &mut scratch).unwrap();
+        decode_whole(&file, Mode::Gray, &mut scratch).unwrap();
         let gray = scratch.front.clone();
-        decode(&file, Mode::Luma, &mut scratch).unwrap();
+        decode_whole(&file, Mode::Luma, &mut scratch).unwrap();
         assert_eq!(scratch.front.u8s, gray.u8s);
     }
     let file = encoded(picture(64, 48), ImageFormat::Jpeg);
     let gray = DynamicImage::from(picture(64, 48)).to_luma8();
     let gray = encoded(gray, ImageFormat::Jpeg);
-    decode(&gray, Mode::Luma, &mut scratch).unwrap();
+    decode_whole(&gray, Mode::Luma, &mut scratch).unwrap();
     assert_eq!(scratch.front.shape.channels, 1);
-    let broken = decode(&file[..file.len() / 2], Mode::Luma, &mut scratch);
+    let broken = decode_whole(&file[..file.len() / 2], Mode::Luma, &mut scratch);
     assert!(broken.is_err_and(|e| e.contains("truncated")));
 }

@@ -9,11 +9,10 @@ use super::arguments::{HEIGHT, WIDTH};
 use crate::args::CallArgs;
 use crate::draw::Draws;
 use crate::facts::{Algebra, Purity};
-use crate::image::call::ImageCall;
+use crate::image::call::{ImageCall, Rectangle};
 use crate::image::definition;
-use crate::image::kernel::geometry::{centred, crop};
+use crate::image::kernel::geometry::centred;
 use crate::image::op::{ImageFunction, ImageOp};
-use crate::image::pixels::PixelShape;
 use crate::image::scratch::Scratch;
 use crate::info::{FunctionInfo, GEOMETRY, IMAGE, facts};
 use crate::tensor::TensorType;
@@ -44,6 +43,13 @@ pub(super) struct CenterCrop {
     pub(super) size: (usize, usize),
 }
 
+impl CenterCrop {
+    /// Returns the first row and column of the crop.
+    fn place(&self, (height, width): (usize, usize)) -> (i64, i64) {
+        (centred(height, self.size.0), centred(width, self.size.1))
+    }
+}
+
 impl ImageOp for CenterCrop {
     fn function(&self) -> &'static ImageFunction {
         &FUNCTION
@@ -54,11 +60,12 @@ impl ImageOp for CenterCrop {
     }
 
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
-        let PixelShape { height, width, .. } = scratch.front.shape;
-        let at = (centred(height, self.size.0), centred(width, self.size.1));
-        crop(&scratch.front, at, self.size, &mut scratch.back);
-        scratch.swap();
+        scratch.crop(self.place(scratch.image_size()), self.size);
         Ok(())
+    }
+
+    fn reads(&self, size: (usize, usize), _: &mut Draws) -> Option<Rectangle> {
+        Some(Rectangle::at(self.place(size), self.size))
     }
 
     fn shown(&self) -> String {

@@ -12,7 +12,6 @@ use crate::draw::Draws;
 use crate::facts::{Algebra, Purity};
 use crate::image::call::{ImageCall, Rectangle};
 use crate::image::definition;
-use crate::image::kernel::geometry;
 use crate::image::op::{ImageFunction, ImageOp};
 use crate::image::scratch::Scratch;
 use crate::info::{FunctionInfo, GEOMETRY, IMAGE, arg, facts};
@@ -69,9 +68,12 @@ impl ImageOp for Crop {
     }
 
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
-        geometry::crop(&scratch.front, self.at, self.size, &mut scratch.back);
-        scratch.swap();
+        scratch.crop(self.at, self.size);
         Ok(())
+    }
+
+    fn reads(&self, _: (usize, usize), _: &mut Draws) -> Option<Rectangle> {
+        Some(Rectangle::at(self.at, self.size))
     }
 
     fn shown(&self) -> String {
@@ -83,11 +85,6 @@ impl ImageOp for Crop {
     }
 
     fn call(&self) -> ImageCall {
-        ImageCall::Crop(Rectangle {
-            top: self.at.0,
-            left: self.at.1,
-            height: self.size.0,
-            width: self.size.1,
-        })
+        ImageCall::Crop(Rectangle::at(self.at, self.size))
     }
 }

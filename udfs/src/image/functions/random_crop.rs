@@ -9,10 +9,9 @@ use super::arguments::{HEIGHT, WIDTH};
 use crate::args::CallArgs;
 use crate::draw::Draws;
 use crate::facts::{Algebra, FunctionFacts, Purity};
+use crate::image::call::Rectangle;
 use crate::image::definition;
-use crate::image::kernel::geometry::crop;
 use crate::image::op::{ImageFunction, ImageOp};
-use crate::image::pixels::PixelShape;
 use crate::image::scratch::Scratch;
 use crate::image::values::Sides;
 use crate::info::{FunctionInfo, GEOMETRY, IMAGE, arg, facts};
@@ -98,11 +97,14 @@ impl ImageOp for RandomCrop {
     }
 
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String> {
-        let PixelShape { height, width, .. } = scratch.front.shape;
-        let at = self.place((height, width), draws)?;
-        crop(&scratch.front, at, self.size, &mut scratch.back);
-        scratch.swap();
+        let at = self.place(scratch.image_size(), draws)?;
+        scratch.crop(at, self.size);
         Ok(())
+    }
+
+    fn reads(&self, size: (usize, usize), draws: &mut Draws) -> Option<Rectangle> {
+        let at = self.place(size, draws).ok()?;
+        Some(Rectangle::at(at, self.size))
     }
 
     fn shown(&self) -> String {

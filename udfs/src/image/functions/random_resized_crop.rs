@@ -10,10 +10,10 @@ use super::arguments::{FILTER, HEIGHT, WIDTH};
 use crate::args::CallArgs;
 use crate::draw::Draws;
 use crate::facts::{Algebra, FunctionFacts, Purity};
+use crate::image::call::Rectangle;
 use crate::image::definition;
 use crate::image::kernel::geometry::Region;
 use crate::image::op::{Buffers, ImageFunction, ImageOp};
-use crate::image::pixels::PixelShape;
 use crate::image::scratch::Scratch;
 use crate::image::values::{Interpolation, Range, Real};
 use crate::info::{FunctionInfo, GEOMETRY, IMAGE, arg, facts};
@@ -136,9 +136,12 @@ impl ImageOp for RandomResizedCrop {
     }
 
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String> {
-        let PixelShape { height, width, .. } = scratch.front.shape;
-        let region = self.region((height, width), draws);
+        let region = self.region(scratch.image_size(), draws);
         scratch.resize(region, self.size, self.filter)
+    }
+
+    fn reads(&self, size: (usize, usize), draws: &mut Draws) -> Option<Rectangle> {
+        Some(self.region(size, draws).into())
     }
 
     fn shown(&self) -> String {

@@ -28,7 +28,7 @@ use crate::image::kernel::rotate::Turn;
 use crate::image::op::ImageOp;
 use crate::image::program::ImageProgram;
 use crate::image::stage::ProgramStage;
-use crate::image::values::{Interpolation, Mode, Real};
+use crate::image::values::{Decoding, Interpolation, Mode, Real};
 use crate::tensor::Dtype;
 
 const HALF: Real = Real(0.5);
@@ -94,7 +94,9 @@ fn every_op() -> Vec<Arc<dyn ImageOp>> {
         Arc::new(ToChw),
     ];
     for mode in [Mode::Rgb, Mode::Gray, Mode::Luma] {
-        ops.push(Arc::new(DecodeImage { mode }));
+        let is_strict = false;
+        let decoding = Decoding { mode, is_strict };
+        ops.push(Arc::new(DecodeImage { decoding }));
     }
     for (_, filter) in Interpolation::NAMES {
         ops.push(Arc::new(Resize { size, filter }));
@@ -123,6 +125,11 @@ fn every_op() -> Vec<Arc<dyn ImageOp>> {
     for dtype in [Dtype::U8, Dtype::F16, Dtype::F32] {
         ops.push(Arc::new(ToFloat { dtype }));
     }
+    let decoding = Decoding {
+        mode: Mode::Gray,
+        is_strict: true,
+    };
+    ops.push(Arc::new(DecodeImage { decoding }));
     ops
 }
 
