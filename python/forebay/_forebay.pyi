@@ -104,6 +104,7 @@ class Cluster:
         tls_key: str | PathLike[str] | None,
         tls_ca: str | PathLike[str] | None,
         insecure: bool,
+        compression: str,
     ) -> Cluster: ...
     @staticmethod
     def of_ray(actors: Any) -> Cluster: ...

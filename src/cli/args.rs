@@ -102,6 +102,16 @@ pub(crate) struct Machines {
     #[cfg(feature = "cluster-client")]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) cluster: Option<String>,
+    /// Compression of rows on their way from the workers: none, lz4 or zstd
+    #[cfg(feature = "cluster-client")]
+    #[arg(
+        long,
+        value_name = "CODEC",
+        default_value_t,
+        value_parser = <forebay::Compression as std::str::FromStr>::from_str,
+        requires = "cluster"
+    )]
+    pub(crate) cluster_compression: forebay::Compression,
     #[cfg(feature = "cluster-client")]
     #[command(flatten)]
     pub(crate) security: super::access_args::SecurityArgs,
@@ -549,6 +559,29 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    #[cfg(feature = "cluster-client")]
+    fn compression_is_one_that_exists_and_needs_a_cluster() {
+        let parse = |words: &[&str]| {
+            let words = ["forebay", "run", "-e", "SELECT 1"].iter().chain(words);
+            Args::try_parse_from(words)
+        };
+        let Command::Run(args) = parse(&[]).unwrap().command else {
+            panic!("not a run")
+        };
+        let compression = args.delivery.statements.machines.cluster_compression;
+        assert_eq!(compression, forebay::Compression::None);
+        let cluster = ["--cluster", "node1:7100", "--cluster-compression"];
+        assert!(parse(&[&cluster[..], &["lz4"]].concat()).is_ok());
+        let unknown = parse(&[&cluster[..], &["gzip"]].concat()).unwrap_err();
+        assert!(unknown.to_string().contains("none, lz4 or zstd"));
+        let alone = parse(&["--cluster-compression", "lz4"]).unwrap_err();
+        assert!(
+            alone.to_string().contains("--cluster <HOST:PORT>"),
+            "{alone}"
+        );
     }
 
     #[test]
