@@ -2,21 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
-use super::staged_keys::StagedKeys;
 use super::watch::WorkerState;
 use crate::ballista::lock::lock;
 use crate::ballista::wire::WorkerAddress;
 use crate::engine::LeaseStaging;
-
-/// Longest time for which a lease waits for a worker that has its data staged.
-const MAX_PATIENCE: Duration = Duration::from_secs(2);
+use crate::placement::{Patience, StagedKeys};
 
 /// A registered worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,8 +147,7 @@ impl Board {
         Arc::new(LeaseRecord {
             board: Arc::clone(self),
             client,
-            staging,
-            patient_until: OnceLock::new(),
+            patience: Patience::new(staging),
             phase: Mutex::new(LeasePhase::Waiting),
             lost: Notify::new(),
         })
@@ -177,30 +172,20 @@ pub(crate) enum LeasePhase {
 pub(crate) struct LeaseRecord {
     board: Arc<Board>,
     client: String,
-    staging: LeaseStaging,
-    /// The time from which the lease goes to any worker; unset while it was not held back.
-    patient_until: OnceLock<Instant>,
+    patience: Patience,
     phase: Mutex<LeasePhase>,
     lost: Notify,
 }
 
 impl LeaseRecord {
-    /// Returns `true` if the lease may wait at `now` for a worker that has its data.
-    pub(crate) fn is_patient(&self, now: Instant) -> bool {
-        !self.staging.time.is_zero() && self.patient_until.get().is_none_or(|until| now < *until)
-    }
-
-    /// Returns `true` if a worker that ran the lease has most of the data of its affinity key.
-    pub(crate) const fn stages_most(&self) -> bool {
-        self.staging.is_most
+    /// Returns for how long the lease waits for a worker that has its data.
+    pub(crate) const fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// Notes that the lease is held back although another worker has a free slot.
     pub(crate) fn hold(&self, now: Instant) {
-        let until = self
-            .patient_until
-            .get_or_init(|| now + self.staging.time.min(MAX_PATIENCE));
-        self.board.alarm.set(*until);
+        self.board.alarm.set(self.patience.hold(now));
     }
 
     /// Returns the phase of the lease.
