@@ -96,6 +96,15 @@ pub(crate) struct Statements {
 
 /// The machines that read the data and compute rows.
 #[derive(Debug, Default, ClapArgs)]
+#[cfg_attr(
+    feature = "cluster-client",
+    command(
+        mut_arg("tls_cert", needs_cluster),
+        mut_arg("tls_key", needs_cluster),
+        mut_arg("tls_ca", needs_cluster),
+        mut_arg("insecure", needs_cluster)
+    )
+)]
 pub(crate) struct Machines {
     /// Have the workers of a cluster read the data and compute the rows: host and port of its
     /// scheduler
@@ -115,6 +124,12 @@ pub(crate) struct Machines {
     #[cfg(feature = "cluster-client")]
     #[command(flatten)]
     pub(crate) security: super::access_args::SecurityArgs,
+}
+
+/// Refuses an argument about access to a cluster without `--cluster`.
+#[cfg(feature = "cluster-client")]
+fn needs_cluster(argument: clap::Arg) -> clap::Arg {
+    argument.requires("cluster")
 }
 
 /// Settings of a run. With relax = 'none', the stream depends on no setting but the seed and the
@@ -563,7 +578,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "cluster-client")]
-    fn compression_is_one_that_exists_and_needs_a_cluster() {
+    fn compression_is_one_that_exists() {
         let parse = |words: &[&str]| {
             let words = ["forebay", "run", "-e", "SELECT 1"].iter().chain(words);
             Args::try_parse_from(words)
@@ -577,11 +592,28 @@ mod tests {
         assert!(parse(&[&cluster[..], &["lz4"]].concat()).is_ok());
         let unknown = parse(&[&cluster[..], &["gzip"]].concat()).unwrap_err();
         assert!(unknown.to_string().contains("none, lz4 or zstd"));
-        let alone = parse(&["--cluster-compression", "lz4"]).unwrap_err();
-        assert!(
-            alone.to_string().contains("--cluster <HOST:PORT>"),
-            "{alone}"
-        );
+    }
+
+    #[test]
+    #[cfg(feature = "cluster-client")]
+    fn arguments_about_a_cluster_need_one() {
+        for argument in [
+            &["--cluster-compression", "lz4"][..],
+            &["--tls-cert", "me.pem"],
+            &["--tls-key", "me.key"],
+            &["--tls-ca", "ca.pem"],
+            &["--insecure"],
+        ] {
+            for command in ["run", "explain", "sql"] {
+                let words = [&["forebay", command, "-e", "SELECT 1"], argument].concat();
+                let alone = Args::try_parse_from(&words).unwrap_err().to_string();
+                assert!(alone.contains("--cluster <HOST:PORT>"), "{alone}");
+                let words = [&words[..], &["--cluster", "node1:7100"]].concat();
+                assert!(Args::try_parse_from(words).is_ok());
+            }
+        }
+        // The scheduler of `status` has a default.
+        assert!(Args::try_parse_from(["forebay", "status", "--insecure"]).is_ok());
     }
 
     #[test]
