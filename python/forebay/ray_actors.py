@@ -202,8 +202,8 @@ class Actors:
     ) -> int:
         """Has an actor compute a lease. Returns the number by which `cancel` knows the lease.
 
-        `staging` is the time in seconds that staging the data of the lease takes, and True if this is most of the data of
-        its affinity key. Actors named in `avoid` failed the lease before."""
+        `staging` is the time in seconds that staging the data of the lease takes, and True if this is most of the data
+        of its affinity key. Actors named in `avoid` failed the lease before."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._leases[number] = Lease(number, payload, outcome)

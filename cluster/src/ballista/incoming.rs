@@ -85,24 +85,25 @@ impl<S: Stream<Item = Result<FlightData, Status>> + Send + Unpin + 'static> Inco
 
     /// Puts the pieces of a body of `size` bytes together, where Arrow can use them in place.
     async fn join(&mut self, first: Bytes, size: usize) -> Result<Bytes, Status> {
-        let mut body = MutableBuffer::from_len_zeroed(size);
-        let mut pieces = body.as_slice_mut().chunks_mut(PIECE);
+        let mut body = MutableBuffer::with_capacity(size);
         let mut piece = first;
-        while let Some(target) = pieces.next() {
-            self.decoder.decode(&piece, target).map_err(|cause| {
+        loop {
+            let expected = PIECE.min(size - body.len());
+            let decoded = self.decoder.decode(&piece, expected, &mut body);
+            decoded.map_err(|cause| {
                 Status::invalid_argument(format!("a piece of a batch is malformed: {cause}"))
             })?;
-            if pieces.len() > 0 {
-                piece = match self.messages.try_next().await? {
-                    Some(message) if message.data_header.is_empty() => message.data_body,
-                    _ => {
-                        let cause = "a batch is smaller than announced";
-                        return Err(Status::invalid_argument(cause));
-                    }
-                };
+            if body.len() == size {
+                return Ok(Bytes::from_owner(AlignedBody(Buffer::from(body))));
             }
+            piece = match self.messages.try_next().await? {
+                Some(message) if message.data_header.is_empty() => message.data_body,
+                _ => {
+                    let cause = "a batch is smaller than announced";
+                    return Err(Status::invalid_argument(cause));
+                }
+            };
         }
-        Ok(Bytes::from_owner(AlignedBody(Buffer::from(body))))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Pieces in which the bodies of batches travel, compressed if the client asks for it.
 //!
 //! Arrow can compress the buffers of a batch, but its decoder of LZ4 frames allocates all that a
-//! frame expands to. A piece has a known size, so decoding it allocates nothing.
+//! frame expands to. A piece has a known size, for which there is room before it is decoded.
 
+use arrow::buffer::MutableBuffer;
 use bytes::Bytes;
 use forebay_runtime::cache::Compression;
 
@@ -74,16 +75,23 @@ impl PieceDecoder {
         }
     }
 
-    /// Decodes `piece`, which has to fill `target`. A piece of that size was left as it is.
+    /// Decodes `piece`, which has to have `expected` bytes, to the end of `body`. A piece of that size was left as it is.
     ///
     /// # Errors
     /// Fails with the reason if the piece is damaged or has another size.
-    pub(crate) fn decode(&mut self, piece: &[u8], target: &mut [u8]) -> Result<(), String> {
-        let expected = target.len();
+    pub(crate) fn decode(
+        &mut self,
+        piece: &[u8],
+        expected: usize,
+        body: &mut MutableBuffer,
+    ) -> Result<(), String> {
         if piece.len() == expected {
-            target.copy_from_slice(piece);
+            body.extend_from_slice(piece);
             return Ok(());
         }
+        let start = body.len();
+        body.resize(start + expected, 0);
+        let target = &mut body.as_slice_mut()[start..];
         let size = match self.compression {
             Compression::None => piece.len(),
             Compression::Lz4 => {
@@ -136,9 +144,9 @@ mod tests {
                 } else {
                     assert_eq!(encoded, piece, "{compression}");
                 }
-                let mut decoded = vec![0; piece.len()];
-                decoder.decode(&encoded, &mut decoded).unwrap();
-                assert_eq!(decoded, piece, "{compression}");
+                let mut decoded = MutableBuffer::new(0);
+                decoder.decode(&encoded, piece.len(), &mut decoded).unwrap();
+                assert_eq!(decoded.as_slice(), piece, "{compression}");
             }
         }
     }
@@ -150,20 +158,15 @@ mod tests {
             let encoded = PieceEncoder::new(compression)
                 .encode(Bytes::from(vec![7; 10_000]))
                 .unwrap();
+            let mut is_refused = |piece: &[u8], size| {
+                let decoded = decoder.decode(piece, size, &mut MutableBuffer::new(0));
+                assert!(decoded.is_err(), "{compression} {size}");
+            };
             for size in [9_999, 10_001, 0] {
-                let mut target = vec![0; size];
-                assert!(
-                    decoder.decode(&encoded, &mut target).is_err(),
-                    "{compression} {size}"
-                );
+                is_refused(&encoded, size);
             }
             for size in 0..200 {
-                let garbage = noise(size);
-                let mut target = vec![0; 10_000];
-                assert!(
-                    decoder.decode(&garbage, &mut target).is_err(),
-                    "{compression} {size}"
-                );
+                is_refused(&noise(size), 10_000);
             }
         }
     }
