@@ -302,6 +302,7 @@ class Actors:
         is_lost = error is not None and not isinstance(error, self._ray.exceptions.RayTaskError)
         with self._lock:
             self._leases.pop(lease.number, None)
+            self._waiting.ended(lease.number, monotonic() if error is None else None)
             is_current = place.name == name
             if is_current and is_lost:
                 place.lose()

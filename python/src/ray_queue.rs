@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay::forebay_cluster::engine::LeaseStaging;
-use forebay::forebay_cluster::placement::{FreeWorker, Patience, StagedKeys, WaitingLease, place};
+use forebay::forebay_cluster::placement::{
+    FreeWorker, Patience, StagedKeys, StagingPace, WaitingLease, place,
+};
 use pyo3::prelude::*;
 use tokio::time::Instant;
 
@@ -20,7 +22,10 @@ pub(crate) struct LeaseQueue {
     /// Zero of the clock.
     zero: Instant,
     staged: StagedKeys,
+    staging_pace: StagingPace,
     waiting: Mutex<BTreeMap<u64, QueuedLease>>,
+    /// Leases that run and for which data is staged: the time since when, and the estimated time.
+    staging: Mutex<BTreeMap<u64, (Instant, Duration)>>,
 }
 
 #[derive(Debug)]
@@ -38,7 +43,9 @@ impl LeaseQueue {
         Self {
             zero: Instant::now(),
             staged: StagedKeys::default(),
+            staging_pace: StagingPace::default(),
             waiting: Mutex::default(),
+            staging: Mutex::default(),
         }
     }
 
@@ -62,24 +69,35 @@ impl LeaseQueue {
                 is_most,
             }),
         };
-        self.waiting().insert(number, lease);
+        locked(&self.waiting).insert(number, lease);
     }
 
     /// Removes a lease.
     fn remove(&self, number: u64) {
-        self.waiting().remove(&number);
+        locked(&self.waiting).remove(&number);
+    }
+
+    /// Notes that a lease which an actor had has ended, at the time `now` if it was computed.
+    fn ended(&self, number: u64, now: Option<f64>) {
+        let staging = locked(&self.staging).remove(&number);
+        if let (Some((since, estimated)), Some(now)) = (staging, now) {
+            let took = self.time(now).saturating_duration_since(since);
+            self.staging_pace.measure(estimated, took);
+        }
     }
 
     /// Removes all leases, and returns their numbers.
     fn clear(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.waiting()).into_keys().collect()
+        std::mem::take(&mut *locked(&self.waiting))
+            .into_keys()
+            .collect()
     }
 
     /// Takes the leases that actors can compute at the time `now`, and those that no actor may compute. `free` has the
     /// actors with free slots, and `known` all.
     fn place(&self, free: Vec<(String, u32)>, known: BTreeSet<String>, now: f64) -> Placed {
-        let now = self.zero + Duration::try_from_secs_f64(now).unwrap_or_default();
-        let mut waiting = self.waiting();
+        let now = self.time(now);
+        let mut waiting = locked(&self.waiting);
         let may_run = |lease: &QueuedLease| known.iter().any(|name| !lease.avoid.contains(name));
         let stranded = waiting.extract_if(.., |_, lease| !may_run(lease));
         let stranded = stranded.map(|(number, _)| number).collect();
@@ -92,7 +110,8 @@ impl LeaseQueue {
         // The leases of a process have one client.
         let placement = place(&leases, &free, &known, &BTreeMap::new());
         let held = { placement.held.iter() }.filter_map(|&lease| waiting.get(&numbers[lease]));
-        let again = held.map(|lease| lease.patience.hold(now)).min();
+        let slowdown = self.staging_pace.slowdown();
+        let again = held.map(|lease| lease.patience.hold(now, slowdown)).min();
         let mut placed = Vec::with_capacity(placement.placed.len());
         for (lease, worker) in placement.placed {
             let (number, name) = (numbers[lease], &free[worker].id);
@@ -101,8 +120,12 @@ impl LeaseQueue {
                 stages_most,
                 ..
             } = leases[lease];
-            self.staged.note_run(affinity, name, stages_most, &known);
-            waiting.remove(&number);
+            let stages = self.staged.note_run(affinity, name, stages_most, &known);
+            let lease = waiting.remove(&number);
+            if let Some(lease) = lease.filter(|_| stages) {
+                let estimated = lease.patience.staging();
+                locked(&self.staging).insert(number, (now, estimated));
+            }
             placed.push((number, name.clone()));
         }
         let again = again.map(|time| time.duration_since(self.zero).as_secs_f64());
@@ -111,8 +134,9 @@ impl LeaseQueue {
 }
 
 impl LeaseQueue {
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, QueuedLease>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns a time in seconds as an instant.
+    fn time(&self, seconds: f64) -> Instant {
+        self.zero + Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
     /// Returns what placement needs to know of a lease.
@@ -127,4 +151,8 @@ impl LeaseQueue {
             stages_most: lease.patience.stages_most(),
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -160,6 +160,20 @@ def test_a_lease_waits_for_the_actor_that_has_its_data(fake, clock):
     assert not clock.timers
 
 
+def test_a_lease_waits_as_long_as_staging_took(fake, clock):
+    actors = started(fake)
+    submit(actors, 0, staging=(0.2, True))
+    clock.advance(0.6)
+    fake.named("compute")[0].ends.set_result((b"", Rows(), None))
+    for order in range(1, 4):
+        submit(actors, order, staging=(0.2, True))
+    assert workers_of(actors) == [2, 0]
+    clock.advance(0.5)
+    assert workers_of(actors) == [2, 0]
+    clock.advance(0.2)
+    assert workers_of(actors) == [2, 1]
+
+
 def test_a_lease_that_waits_runs_as_soon_as_its_actor_is_free(fake, clock):
     actors = started(fake)
     for order in range(3):

@@ -2,12 +2,14 @@
 
 mod patience;
 mod staged_keys;
+mod staging_pace;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub use patience::Patience;
 pub use staged_keys::StagedKeys;
+pub use staging_pace::StagingPace;
 
 /// A lease that waits for a worker.
 #[derive(Debug, Clone)]

@@ -38,11 +38,16 @@ impl Patience {
         self.staging.is_most
     }
 
-    /// Notes that the lease is held back although another worker has a free slot. Returns the end of the patience.
-    pub fn hold(&self, now: Instant) -> Instant {
-        *self
-            .until
-            .get_or_init(|| now + self.staging.time.min(MAX_PATIENCE))
+    /// Returns the estimated time of staging.
+    pub const fn staging(&self) -> Duration {
+        self.staging.time
+    }
+
+    /// Notes that the lease is held back although another worker has a free slot. Staging takes `slowdown` times as long as
+    /// estimated. Returns the end of the patience.
+    pub fn hold(&self, now: Instant, slowdown: f64) -> Instant {
+        let time = self.staging.time.min(MAX_PATIENCE).mul_f64(slowdown);
+        *self.until.get_or_init(|| now + time.min(MAX_PATIENCE))
     }
 }
 
@@ -63,10 +68,11 @@ mod tests {
         let after = |ms| start + Duration::from_millis(ms);
         let lease = patience(300);
         assert!(lease.is_left(after(9_000)));
-        assert_eq!(lease.hold(after(1_000)), after(1_300));
-        assert_eq!(lease.hold(after(1_200)), after(1_300));
+        assert_eq!(lease.hold(after(1_000), 1.0), after(1_300));
+        assert_eq!(lease.hold(after(1_200), 2.0), after(1_300));
         assert!(lease.is_left(after(1_299)) && !lease.is_left(after(1_300)));
-        assert_eq!(patience(60_000).hold(start), after(2_000));
+        assert_eq!(patience(300).hold(start, 3.0), after(900));
+        assert_eq!(patience(60_000).hold(start, 3.0), after(2_000));
         assert!(!patience(0).is_left(start));
     }
 }

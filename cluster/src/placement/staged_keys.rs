@@ -35,11 +35,21 @@ impl StagedKeys {
     }
 
     /// Notes that `worker` runs a lease of a key. `stages_most` is true if it then has most of the data of the
-    /// key. A worker with a small part of the data counts only if no worker in `known` has the data.
-    pub fn note_run(&self, key: u64, worker: &str, stages_most: bool, known: &BTreeSet<String>) {
-        if stages_most || !self.workers(key).iter().any(|id| known.contains(id)) {
+    /// key. A worker with a small part of the data counts only if no worker in `known` has the data. Returns `true` if
+    /// `worker` counts, and did not before: it stages the data.
+    pub fn note_run(
+        &self,
+        key: u64,
+        worker: &str,
+        stages_most: bool,
+        known: &BTreeSet<String>,
+    ) -> bool {
+        let staged = self.workers(key);
+        let counts = stages_most || !staged.iter().any(|id| known.contains(id));
+        if counts {
             self.add(key, worker);
         }
+        counts && !staged.iter().any(|id| id == worker)
     }
 
     /// Notes that a worker has the data of a key.
@@ -66,11 +76,11 @@ mod tests {
     fn a_small_part_of_the_data_counts_only_where_nobody_has_more() {
         let staged = StagedKeys::default();
         let known = ["a", "b", "c"].map(str::to_owned).into();
-        staged.note_run(1, "gone", false, &known);
-        staged.note_run(1, "a", false, &known);
-        staged.note_run(1, "b", false, &known);
+        let runs = |worker, stages_most| staged.note_run(1, worker, stages_most, &known);
+        assert!(runs("gone", false) && runs("a", false));
+        assert!(!runs("b", false) && !runs("a", false));
         assert_eq!(staged.workers(1), ["gone", "a"]);
-        staged.note_run(1, "c", true, &known);
+        assert!(runs("c", true) && !runs("c", true));
         assert_eq!(staged.workers(1), ["gone", "a", "c"]);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use super::watch::WorkerState;
 use crate::ballista::lock::lock;
 use crate::ballista::wire::WorkerAddress;
 use crate::engine::LeaseStaging;
-use crate::placement::{Patience, StagedKeys};
+use crate::placement::{Patience, StagedKeys, StagingPace};
 
 /// A registered worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub(crate) struct Board {
     running: Mutex<BTreeMap<String, usize>>,
     /// The workers that have the data of leases staged.
     pub(crate) staged: StagedKeys,
+    /// The time that staging takes.
+    staging_pace: StagingPace,
     /// The time at which leases that wait for a worker are placed again.
     pub(crate) alarm: Alarm,
 }
@@ -148,6 +150,7 @@ impl Board {
             board: Arc::clone(self),
             client,
             patience: Patience::new(staging),
+            stages_since: OnceLock::new(),
             phase: Mutex::new(LeasePhase::Waiting),
             lost: Notify::new(),
         })
@@ -173,6 +176,8 @@ pub(crate) struct LeaseRecord {
     board: Arc<Board>,
     client: String,
     patience: Patience,
+    /// The time when its worker began to stage data for it; unset if the worker had the data.
+    stages_since: OnceLock<Instant>,
     phase: Mutex<LeasePhase>,
     lost: Notify,
 }
@@ -185,7 +190,22 @@ impl LeaseRecord {
 
     /// Notes that the lease is held back although another worker has a free slot.
     pub(crate) fn hold(&self, now: Instant) {
-        self.board.alarm.set(self.patience.hold(now));
+        let slowdown = self.board.staging_pace.slowdown();
+        self.board.alarm.set(self.patience.hold(now, slowdown));
+    }
+
+    /// Notes that the worker of the lease begins to stage its data.
+    pub(crate) fn stage(&self, now: Instant) {
+        self.stages_since.get_or_init(|| now);
+    }
+
+    /// Notes that the lease has a result.
+    pub(crate) fn note_result(&self, now: Instant) {
+        if let Some(since) = self.stages_since.get() {
+            let estimated = self.patience.staging();
+            let took = now.saturating_duration_since(*since);
+            self.board.staging_pace.measure(estimated, took);
+        }
     }
 
     /// Returns the phase of the lease.
@@ -249,6 +269,8 @@ impl LeaseRecord {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -293,6 +315,30 @@ mod tests {
         assert!(!board.watch_worker("a", first));
         assert!(board.watched_workers().is_empty());
         assert!(board.watch_worker("a", registration()));
+    }
+
+    #[test]
+    fn leases_wait_as_long_as_staging_took() {
+        let board = Arc::new(Board::default());
+        let (start, ms) = (Instant::now(), Duration::from_millis);
+        let submit = || {
+            let staging = LeaseStaging {
+                time: ms(100),
+                is_most: true,
+            };
+            board.submit("client".to_owned(), staging)
+        };
+        let lease = submit();
+        lease.hold(start);
+        assert!(!lease.patience().is_left(start + ms(100)));
+        lease.stage(start);
+        lease.note_result(start + ms(400));
+        // A lease that found the data staged says nothing.
+        submit().note_result(start + ms(10));
+        let next = submit();
+        next.hold(start);
+        assert!(next.patience().is_left(start + ms(399)));
+        assert!(!next.patience().is_left(start + ms(400)));
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl DistributionPolicy for LeasePolicy {
             jobs[lease].record.hold(now);
         }
         for (lease, worker) in placement.placed {
-            let WaitingJob { id, job, .. } = &jobs[lease];
+            let WaitingJob { id, job, record } = &jobs[lease];
             if let Some(task) = bind(id, job, budgets[worker]).await {
                 let WaitingLease {
                     affinity,
@@ -127,7 +127,9 @@ impl DistributionPolicy for LeasePolicy {
                     ..
                 } = leases[lease];
                 let staged = &self.board.staged;
-                staged.note_run(affinity, &free[worker].id, stages_most, &known);
+                if staged.note_run(affinity, &free[worker].id, stages_most, &known) {
+                    record.stage(now);
+                }
                 bound.push(task);
             }
         }
