@@ -31,6 +31,7 @@ struct Client {
 impl Cluster {
     #[new]
     #[pyo3(signature = (address, token, tls_cert, tls_key, tls_ca, insecure, compression))]
+    #[expect(clippy::too_many_arguments, reason = "one caller, which gives all of them by name")]
     fn new(
         py: Python<'_>,
         address: &str,

@@ -96,15 +96,7 @@ pub(crate) struct Statements {
 
 /// The machines that read the data and compute rows.
 #[derive(Debug, Default, ClapArgs)]
-#[cfg_attr(
-    feature = "cluster-client",
-    command(
-        mut_arg("tls_cert", needs_cluster),
-        mut_arg("tls_key", needs_cluster),
-        mut_arg("tls_ca", needs_cluster),
-        mut_arg("insecure", needs_cluster)
-    )
-)]
+#[cfg_attr(feature = "cluster-client", command(mut_args(needs_cluster)))]
 pub(crate) struct Machines {
     /// Have the workers of a cluster read the data and compute the rows: host and port of its
     /// scheduler
@@ -126,10 +118,14 @@ pub(crate) struct Machines {
     pub(crate) security: super::access_args::SecurityArgs,
 }
 
-/// Refuses an argument about access to a cluster without `--cluster`.
+/// Refuses the arguments of `SecurityArgs` without `--cluster`. Other commands have them, too, so they do not say so
+/// themselves.
 #[cfg(feature = "cluster-client")]
 fn needs_cluster(argument: clap::Arg) -> clap::Arg {
-    argument.requires("cluster")
+    match argument.get_id().as_str() {
+        "tls_cert" | "tls_key" | "tls_ca" | "insecure" => argument.requires("cluster"),
+        _ => argument,
+    }
 }
 
 /// Settings of a run. With relax = 'none', the stream depends on no setting but the seed and the
