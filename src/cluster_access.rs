@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use forebay_cluster::ballista::{BallistaEngine, EngineOptions, Security, StartError, TlsSettings};
 use forebay_cluster::{Cluster, WindowSettings};
+use forebay_runtime::cache::Compression;
 
 /// Environment variable of [`ClusterAccess::token`].
 const TOKEN: &str = "FOREBAY_CLUSTER_TOKEN";
@@ -18,7 +19,7 @@ const TLS_CERT: &str = "FOREBAY_TLS_CERT";
 const TLS_KEY: &str = "FOREBAY_TLS_KEY";
 const TLS_CA: &str = "FOREBAY_TLS_CA";
 
-/// Access to a cluster. Each setting that is left out is that of its environment variable.
+/// Access to a cluster. Each setting that is left out is that of its environment variable, if it has one.
 #[derive(Clone, Default)]
 pub struct ClusterAccess {
     /// PEM file with the certificate of this process and its chain.
@@ -31,6 +32,8 @@ pub struct ClusterAccess {
     pub token: Option<String>,
     /// `true` allows connections between machines that are not encrypted.
     pub insecure: bool,
+    /// Compression of rows on their way from the workers, for networks that are slower than the workers.
+    pub compression: Compression,
 }
 
 impl std::fmt::Debug for ClusterAccess {
@@ -41,6 +44,7 @@ impl std::fmt::Debug for ClusterAccess {
             .field("tls_ca", &self.tls_ca)
             .field("token", &self.token.as_ref().map(|_| "(secret)"))
             .field("insecure", &self.insecure)
+            .field("compression", &self.compression)
             .finish()
     }
 }
@@ -79,6 +83,7 @@ impl ClusterAccess {
     pub fn engine(&self, address: &str) -> Result<BallistaEngine, StartError> {
         let mut options = EngineOptions::new(address);
         options.security = self.security()?;
+        options.compression = self.compression;
         BallistaEngine::new(&options)
     }
 

@@ -62,6 +62,9 @@ pub use forebay_planner::clauses;
 pub use forebay_planner::optimizer::coefficients::Coefficients;
 pub use forebay_planner::pipeline::Pipeline;
 pub use forebay_planner::saved::SavedPlan;
+/// Compression of rows that are stored or sent.
+#[cfg(feature = "cluster-client")]
+pub use forebay_runtime::cache::Compression;
 pub use forebay_runtime::dead_letters;
 pub use forebay_runtime::run::{
     ByName, RunConfig, RunInternals, RunScope, SegmentEngine, Uneven, WorkerStride,

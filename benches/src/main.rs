@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p forebay-benches` prints medians and ratios. `benches/README.md` lists
 //! the measured values. With an argument, one question is answered: `planning` (planning times), `cutting` (the speed at
-//! which segments of a large data set are named), or `leases` (what a cluster costs; with `--features cluster`).
+//! which segments of a large data set are named), `leases` (what a cluster costs; with `--features cluster`), or `stalls`
+//! (the waits after workers are killed; with `--features cluster`).
 
 #![expect(clippy::print_stdout, reason = "a program whose output is its answer")]
 
@@ -14,6 +15,8 @@ mod leases;
 mod planning;
 #[cfg(feature = "cluster")]
 mod process;
+#[cfg(feature = "cluster")]
+mod stalls;
 
 use std::error::Error;
 use std::path::Path;
@@ -39,6 +42,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ["cutting"] => return cutting::speeds().await,
         #[cfg(feature = "cluster")]
         ["leases"] => return leases::costs(dir.path()).await,
+        #[cfg(feature = "cluster")]
+        ["stalls"] => return stalls::after_kills(dir.path()).await,
         #[cfg(feature = "cluster")]
         ["leases", "scheduler"] => return process::scheduler().await,
         #[cfg(feature = "cluster")]

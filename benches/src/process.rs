@@ -3,8 +3,10 @@
 use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, FixedSizeBinaryArray, RecordBatch};
 use bytes::Bytes;
@@ -18,6 +20,16 @@ use futures::future::BoxFuture;
 /// First bytes of the payload of a lease that computes nothing, in front of the bytes of its result
 /// as a decimal number.
 pub(crate) const IDLE: &[u8] = b"idle ";
+
+/// First bytes of the payload of a lease that waits, in front of the bytes of its result, milliseconds, and a file to
+/// which the worker writes its process id.
+const PAUSE: &[u8] = b"pause ";
+
+/// Returns the payload of a lease that takes `time`.
+pub(crate) fn pause(bytes: u64, time: Duration, file: &Path) -> Bytes {
+    let text = format!("{bytes} {} {}", time.as_millis(), file.display());
+    Bytes::from([PAUSE, text.as_bytes()].concat())
+}
 
 /// Bytes of a row of a result that is not computed.
 const ROW: usize = 64 << 10;
@@ -110,22 +122,39 @@ impl LeaseHandler for IdleOrJob {
         payload: Bytes,
         blobs: Arc<dyn BlobSource>,
     ) -> BoxFuture<'static, Result<HandlerOutput, HandlerError>> {
+        if let Some(text) = payload.strip_prefix(PAUSE) {
+            let text = String::from_utf8_lossy(text).into_owned();
+            return async move {
+                let mut parts = text.splitn(3, ' ');
+                let mut part = || parts.next().unwrap_or_default();
+                let (bytes, millis, file) = (part(), part().parse().unwrap_or(0), part());
+                if let Err(error) = std::fs::write(file, std::process::id().to_string()) {
+                    let cause = format!("{file}: {error}");
+                    return Err(HandlerError::Unfit { cause });
+                }
+                tokio::time::sleep(Duration::from_millis(millis)).await;
+                idle(bytes)
+            }
+            .boxed();
+        }
         let Some(bytes) = payload.strip_prefix(IDLE) else {
             return self.0.compute(payload, blobs);
         };
-        let bytes = { std::str::from_utf8(bytes).ok() }.and_then(|text| text.parse().ok());
-        let unfit = || HandlerError::Unfit {
-            cause: "no number of bytes".to_owned(),
-        };
-        let output = bytes
-            .and_then(batch)
-            .ok_or_else(unfit)
-            .map(|batch| HandlerOutput {
-                batches: vec![batch],
-                summary: Bytes::new(),
-            });
+        let output = idle(&String::from_utf8_lossy(bytes));
         futures::future::ready(output).boxed()
     }
+}
+
+/// Returns a result of `bytes` bytes, a decimal number.
+fn idle(bytes: &str) -> Result<HandlerOutput, HandlerError> {
+    let unfit = || HandlerError::Unfit {
+        cause: "no number of bytes".to_owned(),
+    };
+    let batch = { bytes.parse().ok() }.and_then(batch).ok_or_else(unfit)?;
+    Ok(HandlerOutput {
+        batches: vec![batch],
+        summary: Bytes::new(),
+    })
 }
 
 /// Returns a batch of `bytes` bytes that do not compress. Batches share their rows with the largest one.

@@ -16,6 +16,7 @@
 //! | [`client`], [`job_codec`], `job_leases`, `rows`, `work` | the client's side: has workers compute the segments of a run, and receives their rows and what is known of their work |
 //! | [`resolver`], `remote_source`, `remote_rows`, `location`, `call` | the client's side: has workers open and read the sources of a plan |
 //! | [`cluster_cache`], `run_cache`, `direct` | the client's side: has workers share a cache |
+//! | [`placement`] | which waiting leases run next, and on which worker |
 //! | [`window`] | the client's window of leases, as a state machine |
 //! | [`codec`], [`driver`] | encoding of leases; running a window over an engine |
 //! | [`error`](mod@error) | errors of a run on a cluster |
@@ -45,6 +46,7 @@ pub mod jobs;
 pub mod lease;
 mod location;
 pub mod message;
+pub mod placement;
 mod remote_rows;
 mod remote_source;
 pub mod request;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _forebay
 from .ray_cluster import RayCluster
@@ -23,7 +23,7 @@ class Cluster:
         cluster = fb.Cluster("node1:7100", tls_ca="ca.pem", tls_cert="me.pem", tls_key="me.key")
         loader = DataLoader(train.cluster(cluster).torch(), batch_size=None)
 
-    A setting that is None is that of its environment variable. A `Cluster` is only a description, so it can be pickled
+    An access setting that is None is that of its environment variable. A `Cluster` is only a description, so it can be pickled
     (with its token), and creating one connects to nothing. All pipelines of a process share its connections, and each
     forked or spawned process connects by itself.
     """
@@ -39,6 +39,8 @@ class Cluster:
     tls_ca: str | os.PathLike[str] | None = None
     #: True to allow connections to other machines that are not encrypted (`FOREBAY_CLUSTER_INSECURE=1`).
     insecure: bool = False
+    #: Compression of rows on their way from the workers, for networks that are slower than the workers.
+    compression: Literal["none", "lz4", "zstd"] = "none"
 
     def status(self) -> dict[str, Any]:
         """The clients, jobs and workers of the cluster: the object that `forebay status --json` prints."""

@@ -6,15 +6,14 @@ actor computes what does not change the stream.
 
 from __future__ import annotations
 
-import bisect
 import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from . import _forebay
@@ -108,19 +107,15 @@ class Outcome(Protocol):
     def refused(self, cause: str) -> None: ...
 
 
-@dataclass(order=True)
+@dataclass
 class Lease:
-    """A lease without an outcome. Leases are ordered by their places in their streams."""
+    """A lease without an outcome."""
 
-    order: int
     number: int
-    payload: bytes = field(compare=False)
-    affinity: int = field(compare=False)
-    #: Names of the actors that must not compute the lease, because they failed it before.
-    avoid: frozenset[str] = field(compare=False)
-    outcome: Outcome = field(compare=False)
+    payload: bytes
+    outcome: Outcome
     #: The actor that computes the lease, and its name at that time; None while the lease waits for one.
-    place: tuple[Place, str] | None = field(compare=False, default=None)
+    place: tuple[Place, str] | None = None
 
 
 class Place:
@@ -143,11 +138,6 @@ class Place:
         """The name of the actor, which is new after each restart, because a restarted actor has forgotten all."""
         return f"ray-{self.index}.{self.losses}"
 
-    def weight(self, affinity: int) -> bytes:
-        """Returns the weight of this actor for an affinity key. Leases with the key go to the actor of the largest
-        weight, and few of them move when an actor comes or goes (rendezvous hashing; Thaler and Ravishankar, 1998)."""
-        return blake2b(f"{self.index}/{affinity}".encode(), digest_size=8).digest()
-
     def lose(self) -> None:
         """Notes that the actor was lost."""
         self.losses += 1
@@ -169,10 +159,12 @@ class Actors:
         self._needs = {"CPU": cluster.num_cpus, **dict(cluster.resources)}
         self._lock = threading.Lock()
         self._blobs: Blobs[Any] = Blobs()
-        #: All leases without outcomes by their numbers, and in order those of them that wait for an actor.
+        #: All leases without outcomes by their numbers, and those of them that wait for an actor.
         self._leases: dict[int, Lease] = {}
-        self._waiting: list[Lease] = []
+        self._waiting = _forebay.LeaseQueue()
         self._next = 0
+        #: Places leases again that wait for an actor which has their data staged; None if none does.
+        self._alarm: threading.Timer | None = None
         remote = ray.remote(**cluster._options())(Actor)
         arguments = (cluster.threads, cluster.memory_limit, list(cluster.data))
         self._places = [Place(index, remote.remote(*arguments)) for index in range(cluster.num_workers)]
@@ -199,13 +191,23 @@ class Actors:
             for place in self._places:
                 place.wanted.add(name)
 
-    def submit(self, payload: bytes, affinity: int, order: int, avoid: list[str], outcome: Outcome) -> int:
-        """Has an actor compute a lease. Returns the number by which `cancel` knows the lease."""
+    def submit(
+        self,
+        payload: bytes,
+        affinity: int,
+        staging: tuple[float, bool],
+        order: int,
+        avoid: list[str],
+        outcome: Outcome,
+    ) -> int:
+        """Has an actor compute a lease. Returns the number by which `cancel` knows the lease.
+
+        `staging` is the time in seconds that staging the data of the lease takes, and True if this is most of the data
+        of its affinity key. Actors named in `avoid` failed the lease before."""
         with self._lock:
             number, self._next = self._next, self._next + 1
-            lease = Lease(order, number, payload, affinity, frozenset(avoid), outcome)
-            self._leases[number] = lease
-            bisect.insort(self._waiting, lease)
+            self._leases[number] = Lease(number, payload, outcome)
+            self._waiting.add(number, order, affinity, staging, avoid)
         self._assign()
         return number
 
@@ -217,7 +219,7 @@ class Actors:
                 return
             if lease.place is None:
                 del self._leases[number]
-                self._waiting.remove(lease)
+                self._waiting.remove(number)
                 return
             place, _ = lease.place
         place.handle.cancel.options(concurrency_group=CONTROL).remote(number)
@@ -259,32 +261,29 @@ class Actors:
         """Takes the leases that actors can compute now, each with its actor, the actor's name and the blobs that it
         lacks; and the leases that no actor may compute."""
         names = {place.name: place for place in self._places}
-        free = {name: place for name, place in names.items() if place.is_ready and place.busy < self._slots}
-        taken, stranded, kept = [], [], []
-        for lease in self._waiting:
-            if names and not free and not lease.avoid:
-                kept.append(lease)
-                continue
-            if lease.avoid >= names.keys():
-                del self._leases[lease.number]
-                stranded.append(lease)
-                continue
-            fit = free.keys() - lease.avoid
-            if not fit:
-                kept.append(lease)
-                continue
-            name = max(fit, key=lambda name: free[name].weight(lease.affinity))
-            place = free[name]
+        slots = {name: self._slots - place.busy for name, place in names.items() if place.is_ready}
+        free = [(name, count) for name, count in slots.items() if count > 0]
+        placed, stranded, again = self._waiting.place(free, set(names), monotonic())
+        self._set_alarm(again)
+        taken = []
+        for number, name in placed:
+            lease, place = self._leases[number], names[name]
             lease.place = (place, name)
             place.busy += 1
-            if place.busy == self._slots:
-                del free[name]
             found = {blob: self._blobs.get(blob) for blob in place.wanted}
             # In a list, a reference stays a reference.
             blobs = [(blob, [reference]) for blob, reference in found.items() if reference is not None]
             taken.append((lease, place, name, blobs))
-        self._waiting = kept
-        return taken, stranded
+        return taken, [self._leases.pop(number) for number in stranded]
+
+    def _set_alarm(self, time: float | None) -> None:
+        """Has leases placed again at `time`."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None if time is None else threading.Timer(max(0, time - monotonic()), self._assign)
+        if self._alarm is not None:
+            self._alarm.daemon = True
+            self._alarm.start()
 
     def _done(self, lease: Lease, place: Place, name: str, sent: Iterable[str], done: Future[tuple[Any, ...]]) -> None:
         error = done.exception()
@@ -303,6 +302,7 @@ class Actors:
         is_lost = error is not None and not isinstance(error, self._ray.exceptions.RayTaskError)
         with self._lock:
             self._leases.pop(lease.number, None)
+            self._waiting.ended(lease.number, monotonic() if error is None else None)
             is_current = place.name == name
             if is_current and is_lost:
                 place.lose()
@@ -359,9 +359,7 @@ class Actors:
             if self._timer is None:
                 return
             self._timer = None
-            leases, self._waiting = self._waiting, []
-            for lease in leases:
-                del self._leases[lease.number]
+            leases = [self._leases.pop(number) for number in self._waiting.clear()]
             self._watch_starts()
         available = self._ray.available_resources() if self._ray.is_initialized() else {}
         free = {name: amount for name, amount in available.items() if ":" not in name}

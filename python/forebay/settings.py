@@ -13,13 +13,14 @@ __all__ = ["ClusterAccess", "DatasetSettings", "RankSettings", "RunSettings"]
 
 
 class ClusterAccess(TypedDict, total=False):
-    """Access to a cluster. `forebay.Cluster` documents it."""
+    """Access to a cluster, and compression. `forebay.Cluster` documents it."""
 
     token: str | None
     tls_cert: str | os.PathLike[str] | None
     tls_key: str | os.PathLike[str] | None
     tls_ca: str | os.PathLike[str] | None
     insecure: bool
+    compression: Literal["none", "lz4", "zstd"]
 
 
 class DatasetSettings(TypedDict, total=False):

@@ -30,7 +30,8 @@ struct Client {
 #[pymethods]
 impl Cluster {
     #[new]
-    #[pyo3(signature = (address, token, tls_cert, tls_key, tls_ca, insecure))]
+    #[pyo3(signature = (address, token, tls_cert, tls_key, tls_ca, insecure, compression))]
+    #[expect(clippy::too_many_arguments, reason = "one caller, which gives all of them by name")]
     fn new(
         py: Python<'_>,
         address: &str,
@@ -39,13 +40,16 @@ impl Cluster {
         tls_key: Option<PathBuf>,
         tls_ca: Option<PathBuf>,
         insecure: bool,
+        compression: &str,
     ) -> PyResult<Self> {
+        let compression = compression.parse();
         let access = ClusterAccess {
             tls_cert,
             tls_key,
             tls_ca,
             token,
             insecure,
+            compression: compression.map_err(|why: String| error::config(py, why))?,
         };
         let engine = access.engine(address);
         let engine = engine.map_err(|error| error::config(py, error.to_string()))?;

@@ -19,6 +19,7 @@ mod options;
 mod plan;
 mod process;
 mod ray_engine;
+mod ray_queue;
 mod ray_rows;
 mod ray_worker;
 mod run;
@@ -47,6 +48,7 @@ fn _forebay(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<column::RawColumn>()?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<plan::Plan>()?;
+    module.add_class::<ray_queue::LeaseQueue>()?;
     module.add_class::<ray_worker::RayWorker>()?;
     module.add_class::<run::Run>()?;
     module.add_class::<udf_class::Function>()?;

@@ -55,7 +55,15 @@ impl RayEngine {
         let submitted = self.call(move |actors| {
             let payload = PyBytes::new(actors.py(), &lease.payload);
             let avoid: Vec<String> = lease.avoid.into_iter().map(|worker| worker.0).collect();
-            let arguments = (payload, lease.affinity, lease.order, avoid, outcome);
+            let staging = (lease.staging.time.as_secs_f64(), lease.staging.is_most);
+            let arguments = (
+                payload,
+                lease.affinity,
+                staging,
+                lease.order,
+                avoid,
+                outcome,
+            );
             Ok(Submitted {
                 number: actors.call_method1("submit", arguments)?.extract()?,
                 actors: of.actors,

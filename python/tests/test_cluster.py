@@ -123,6 +123,11 @@ def test_a_description_of_a_cluster_is_as_good_as_its_address(table, cluster):
     assert contents(stream(table).run(cluster=fb.Cluster(cluster))) == contents(stream(table))
 
 
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_compression_leaves_the_rows_as_they_are(table, cluster, compression):
+    assert contents(stream(table).cluster(cluster, compression=compression)) == contents(stream(table))
+
+
 def test_the_status_names_the_workers(cluster):
     status = fb.Cluster(cluster).status()
     assert [worker["set_aside"] for worker in status["workers"]] == [[], []]
@@ -147,6 +152,8 @@ def test_settings_that_make_no_sense_are_refused(table, tmp_path):
         pipeline.cluster(7100)
     with pytest.raises(TypeError, match="token: give the access to a cluster with its address"):
         pipeline.cluster(fb.Cluster("node1:7100"), token="secret")
+    with pytest.raises(fb.ConfigError, match="none, lz4 or zstd"):
+        list(pipeline.cluster("localhost:7100", compression="gzip"))
     with pytest.raises(fb.ConfigError, match="insecure"):
         list(pipeline.cluster("192.0.2.1:7100"))
     with pytest.raises(fb.ConfigError, match="missing.pem"):

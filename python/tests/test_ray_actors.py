@@ -95,9 +95,40 @@ def started(fake, workers=2):
     return actors
 
 
-def submit(actors, order, affinity=0, avoid=()):
+def submit(actors, order, affinity=0, avoid=(), staging=(0.0, False)):
     outcome = Outcome()
-    return actors.submit(b"lease", affinity, order, list(avoid), outcome), outcome
+    return actors.submit(b"lease", affinity, staging, order, list(avoid), outcome), outcome
+
+
+class Clock:
+    """A clock that a test sets, with its timers."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.timers = 100.0, []
+        monkeypatch.setattr("forebay.ray_actors.monotonic", lambda: self.now)
+        monkeypatch.setattr("forebay.ray_actors.threading.Timer", self.timer)
+
+    def timer(self, seconds, call):
+        timer = SimpleNamespace(time=self.now + seconds, call=call)
+        timer.start = lambda: self.timers.append(timer)
+        timer.cancel = lambda: self.timers.remove(timer) if timer in self.timers else None
+        return timer
+
+    def advance(self, seconds):
+        self.now += seconds
+        for timer in [timer for timer in self.timers if timer.time <= self.now]:
+            self.timers.remove(timer)
+            timer.call()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def workers_of(actors):
+    """Returns the number of leases that each actor computes, the largest first."""
+    return sorted((place.busy for place in actors._places), reverse=True)
 
 
 def test_leases_wait_for_slots_and_run_in_order(fake):
@@ -109,6 +140,58 @@ def test_leases_wait_for_slots_and_run_in_order(fake):
     assert outcomes[0] == [("computed", "ray-0.0", b"summary", b"rows")]
     # Of those that waited, the lease with the lowest order runs.
     assert fake.named("compute")[-1].arguments[0] == 3
+
+
+def test_a_lease_waits_for_the_actor_that_has_its_data(fake, clock):
+    actors = started(fake)
+    staging = (0.5, True)
+    for order in range(2):
+        submit(actors, order, staging=staging)
+    assert workers_of(actors) == [2, 0]
+    clock.advance(10)
+    # Its actor is busy: the lease waits for as long as the other one would need to stage its data.
+    held = submit(actors, 2, staging=staging)[0]
+    assert workers_of(actors) == [2, 0]
+    clock.advance(0.4)
+    other = submit(actors, 3, affinity=1)[0]
+    assert workers_of(actors) == [2, 1] and fake.named("compute")[-1].arguments[0] == other
+    clock.advance(0.2)
+    assert workers_of(actors) == [2, 2] and fake.named("compute")[-1].arguments[0] == held
+    assert not clock.timers
+
+
+def test_a_lease_waits_as_long_as_staging_took(fake, clock):
+    actors = started(fake)
+    submit(actors, 0, staging=(0.2, True))
+    clock.advance(0.6)
+    fake.named("compute")[0].ends.set_result((b"", Rows(), None))
+    for order in range(1, 4):
+        submit(actors, order, staging=(0.2, True))
+    assert workers_of(actors) == [2, 0]
+    clock.advance(0.5)
+    assert workers_of(actors) == [2, 0]
+    clock.advance(0.2)
+    assert workers_of(actors) == [2, 1]
+
+
+def test_a_lease_that_waits_runs_as_soon_as_its_actor_is_free(fake, clock):
+    actors = started(fake)
+    for order in range(3):
+        submit(actors, order, staging=(0.5, True))
+    (busy,) = [place for place in actors._places if place.busy]
+    fake.named("compute")[0].ends.set_result((b"", Rows(), None))
+    assert len(fake.named("compute")) == 2 and busy.busy == 2 and not clock.timers
+
+
+def test_a_lease_does_not_wait_for_an_actor_that_forgot_its_data(fake, clock):
+    actors = started(fake)
+    for order in range(3):
+        submit(actors, order, staging=(0.5, True))
+    assert workers_of(actors) == [2, 0]
+    fake.named("compute")[0].ends.set_exception(Lost("died"))
+    assert workers_of(actors) == [1, 0] and not clock.timers
+    ready(fake)
+    assert len(actors.workers()) == 2
 
 
 def test_a_lease_that_waits_is_cancelled_without_a_call(fake):

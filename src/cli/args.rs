@@ -96,15 +96,36 @@ pub(crate) struct Statements {
 
 /// The machines that read the data and compute rows.
 #[derive(Debug, Default, ClapArgs)]
+#[cfg_attr(feature = "cluster-client", command(mut_args(needs_cluster)))]
 pub(crate) struct Machines {
     /// Have the workers of a cluster read the data and compute the rows: host and port of its
     /// scheduler
     #[cfg(feature = "cluster-client")]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) cluster: Option<String>,
+    /// Compression of rows on their way from the workers: none, lz4 or zstd
+    #[cfg(feature = "cluster-client")]
+    #[arg(
+        long,
+        value_name = "CODEC",
+        default_value_t,
+        value_parser = <forebay::Compression as std::str::FromStr>::from_str,
+        requires = "cluster"
+    )]
+    pub(crate) cluster_compression: forebay::Compression,
     #[cfg(feature = "cluster-client")]
     #[command(flatten)]
     pub(crate) security: super::access_args::SecurityArgs,
+}
+
+/// Refuses the arguments of `SecurityArgs` without `--cluster`. Other commands have them, too, so they do not say so
+/// themselves.
+#[cfg(feature = "cluster-client")]
+fn needs_cluster(argument: clap::Arg) -> clap::Arg {
+    match argument.get_id().as_str() {
+        "tls_cert" | "tls_key" | "tls_ca" | "insecure" => argument.requires("cluster"),
+        _ => argument,
+    }
 }
 
 /// Settings of a run. With relax = 'none', the stream depends on no setting but the seed and the
@@ -549,6 +570,46 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    #[cfg(feature = "cluster-client")]
+    fn compression_is_one_that_exists() {
+        let parse = |words: &[&str]| {
+            let words = ["forebay", "run", "-e", "SELECT 1"].iter().chain(words);
+            Args::try_parse_from(words)
+        };
+        let Command::Run(args) = parse(&[]).unwrap().command else {
+            panic!("not a run")
+        };
+        let compression = args.delivery.statements.machines.cluster_compression;
+        assert_eq!(compression, forebay::Compression::None);
+        let cluster = ["--cluster", "node1:7100", "--cluster-compression"];
+        assert!(parse(&[&cluster[..], &["lz4"]].concat()).is_ok());
+        let unknown = parse(&[&cluster[..], &["gzip"]].concat()).unwrap_err();
+        assert!(unknown.to_string().contains("none, lz4 or zstd"));
+    }
+
+    #[test]
+    #[cfg(feature = "cluster-client")]
+    fn arguments_about_a_cluster_need_one() {
+        for argument in [
+            &["--cluster-compression", "lz4"][..],
+            &["--tls-cert", "me.pem"],
+            &["--tls-key", "me.key"],
+            &["--tls-ca", "ca.pem"],
+            &["--insecure"],
+        ] {
+            for command in ["run", "explain", "sql"] {
+                let words = [&["forebay", command, "-e", "SELECT 1"], argument].concat();
+                let alone = Args::try_parse_from(&words).unwrap_err().to_string();
+                assert!(alone.contains("--cluster <HOST:PORT>"), "{alone}");
+                let words = [&words[..], &["--cluster", "node1:7100"]].concat();
+                assert!(Args::try_parse_from(words).is_ok());
+            }
+        }
+        // The scheduler of `status` has a default.
+        assert!(Args::try_parse_from(["forebay", "status", "--insecure"]).is_ok());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "cluster-client")]
+use forebay::ClusterAccess;
 use forebay::{Coefficients, Session};
 
 use super::args::Machines;
@@ -41,7 +43,11 @@ pub(crate) fn open(machines: &Machines) -> Result<Session, CommandFailure> {
 fn empty(machines: &Machines) -> Result<Session, CommandFailure> {
     #[cfg(feature = "cluster-client")]
     if let Some(address) = &machines.cluster {
-        let cluster = machines.security.access().connect(address);
+        let access = ClusterAccess {
+            compression: machines.cluster_compression,
+            ..machines.security.access()
+        };
+        let cluster = access.connect(address);
         let cluster = cluster.map_err(|error| CommandFailure::Usage(error.to_string()))?;
         return Ok(Session::on_cluster(cluster));
     }

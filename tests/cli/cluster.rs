@@ -23,7 +23,18 @@ fn worker(folder: &Path, simd: &str, words: &[&str]) -> Process {
 }
 
 fn digest(folder: &Path, sql: &str, cluster: Option<&str>, token: &str) -> super::Ran {
-    let mut words = vec!["run", "-e", sql, "--digest"];
+    digest_with(folder, sql, cluster, token, &[])
+}
+
+/// Runs with `more` arguments.
+fn digest_with(
+    folder: &Path,
+    sql: &str,
+    cluster: Option<&str>,
+    token: &str,
+    more: &[&str],
+) -> super::Ran {
+    let mut words = [&["run", "-e", sql, "--digest"], more].concat();
     if let Some(address) = cluster {
         words.extend(["--cluster", address]);
     }
@@ -91,6 +102,11 @@ fn processes_yield_the_stream_of_one_process() {
         let local = digest(folder.path(), sql, None, "").ok().stdout;
         let there = digest(folder.path(), sql, Some(at), "secret").ok().stdout;
         assert_eq!(there, local, "{sql}");
+        for codec in ["lz4", "zstd"] {
+            let more = ["--cluster-compression", codec];
+            let compressed = digest_with(folder.path(), sql, Some(at), "secret", &more);
+            assert_eq!(compressed.ok().stdout, local, "{codec}: {sql}");
+        }
     }
     let refused = digest(folder.path(), pipelines[0], Some(at), "wrong");
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use forebay_runtime::cache::Compression;
 use futures::future::BoxFuture;
 use futures::{FutureExt, stream};
 use tokio::runtime::Handle;
@@ -50,6 +51,7 @@ struct Shared {
     endpoint: Endpoint,
     dialer: Dialer,
     credential: Credential,
+    compression: Compression,
     max_result: usize,
     scheduler: OnceLock<ClusterClient>,
     /// Connections to workers, by their ids.
@@ -72,6 +74,7 @@ impl BallistaEngine {
                 .map_err(StartError::Option)?,
             dialer,
             credential: options.security.credential()?,
+            compression: options.compression,
             max_result: options.max_result,
             scheduler: OnceLock::new(),
             workers: Mutex::default(),
@@ -231,8 +234,16 @@ impl Shared {
         };
         let channel = self.connection(&address)?;
         let worker = WorkerId(address.id);
-        let limit = self.max_result;
-        match fetch(channel, &self.credential, &worker, location.ticket, limit).await {
+        let (ticket, limit) = (location.ticket, self.max_result);
+        let output = fetch(
+            channel,
+            &self.credential,
+            &worker,
+            ticket,
+            self.compression,
+            limit,
+        );
+        match output.await {
             Ok(output) => Ok(output),
             Err(FetchError::Answered(error)) => Err(error),
             Err(FetchError::Broken(error)) => {

@@ -17,8 +17,10 @@ mod client_error;
 mod connection;
 mod error;
 mod fetch;
+mod incoming;
 mod lock;
 mod options;
+mod piece;
 mod rpc;
 mod security;
 #[cfg(feature = "ballista")]

@@ -1,5 +1,7 @@
 //! Options of a client.
 
+use forebay_runtime::cache::Compression;
+
 use super::Security;
 
 /// Options of a [`BallistaEngine`](super::BallistaEngine).
@@ -10,7 +12,9 @@ pub struct EngineOptions {
     pub scheduler: String,
     /// Access to the cluster.
     pub security: Security,
-    /// Bytes of the result of one lease. A larger one is refused while it arrives.
+    /// Compression of results on their way from the workers.
+    pub compression: Compression,
+    /// Bytes of the result of one lease, not compressed. A larger one is refused while it arrives.
     pub max_result: usize,
 }
 
@@ -20,6 +24,7 @@ impl EngineOptions {
         Self {
             scheduler: scheduler.into(),
             security: Security::default(),
+            compression: Compression::None,
             max_result: i32::MAX as usize,
         }
     }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
@@ -140,10 +140,10 @@ impl ClusterClient {
 ///
 /// A stream that is dropped before its end is reset, which HTTP/2 servers may count against the
 /// client.
-pub(crate) async fn await_end<T>(messages: &mut Streaming<T>) {
+pub(crate) async fn await_end<T>(messages: &mut (impl Stream<Item = Result<T, Status>> + Unpin)) {
     // An end that does not come is not worth waiting for.
-    let end = tokio::time::timeout(END_TIMEOUT, messages.message()).await;
-    if !matches!(end, Ok(Ok(None))) {
+    let end = tokio::time::timeout(END_TIMEOUT, messages.next()).await;
+    if !matches!(end, Ok(None)) {
         tracing::debug!("a stream did not end after its last message");
     }
 }

@@ -149,10 +149,10 @@ impl<N> SegmentQueue<N> {
                 let is_foreign = info.affinity != self.cut.affinity;
                 let is_full = total > settings.headroom();
                 // A lease that is nearly empty takes segments of the next window too: many small
-                // windows would otherwise make many small leases. One that takes long to stage is
-                // no small lease.
+                // windows would otherwise make many small leases. Windows that take long to stage
+                // are left to the worker that stages them for others.
                 let is_small = self.cut.weight(settings) < self.goal / 4.0
-                    && self.cut.staging < settings.min_lease_work;
+                    && info.staged.time_of_key < settings.min_lease_work;
                 if is_full || is_foreign && !is_small {
                     self.cut.is_closed = true;
                     break;
@@ -321,6 +321,20 @@ mod tests {
         segments.extend(vec![info(MB, 1, 3); 2]);
         segments.extend(vec![info(MB, 1, 4); 3]);
         assert_eq!(cut(segments), [1, 10, 4, 3]);
+    }
+
+    #[test]
+    fn windows_that_take_long_to_stage_are_left_to_other_leases() {
+        let long = |affinity| SegmentInfo {
+            staged: StagedData {
+                time_of_key: Duration::from_millis(80),
+                ..info(0, 0, affinity).staged
+            },
+            ..info(MB, 1, affinity)
+        };
+        let mut segments = vec![long(1); 32];
+        segments.extend(vec![long(2); 20]);
+        assert_eq!(cut(segments), [1, 2, 4, 8, 16, 1, 16, 4]);
     }
 
     #[test]

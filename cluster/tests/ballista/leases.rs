@@ -15,6 +15,7 @@ use ballista_core::serde::protobuf::{
 };
 use forebay_cluster::ballista::{BallistaEngine, EngineOptions, Security, Worker, WorkerOptions};
 use forebay_cluster::engine::{EngineError, LeaseEngine};
+use forebay_runtime::cache::Compression;
 use futures::{StreamExt, stream};
 
 use crate::support::{TestCluster, http_get, large, lease, numbers, until, within};
@@ -51,6 +52,27 @@ async fn results_arrive_as_they_are() {
     assert_eq!(empty.summary, "empty");
     let batches = cluster.run("batches").await.unwrap().batches;
     assert_eq!(batches, [numbers([1, 2]), numbers([]), numbers([3])]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_may_be_compressed_on_their_way() {
+    let cluster = TestCluster::start(1).await;
+    let mut options = EngineOptions::new(cluster.scheduler.address().to_string());
+    for compression in [Compression::Lz4, Compression::Zstd] {
+        options.compression = compression;
+        let client = BallistaEngine::new(&options).unwrap();
+        for (command, batches) in [
+            ("large 5", vec![large(5)]),
+            ("batches", vec![numbers([1, 2]), numbers([]), numbers([3])]),
+            ("dictionaries", crate::support::dictionaries()),
+            ("empty", vec![]),
+        ] {
+            let output = within(command, client.submit(lease(command, 0)))
+                .await
+                .unwrap();
+            assert_eq!(output.batches, batches, "{command} {compression}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

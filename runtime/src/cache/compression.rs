@@ -1,6 +1,7 @@
 //! Chooses the compression of cached rows by measured costs.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,13 +14,16 @@ const ASSUMED_BPS: u64 = 500_000_000;
 /// A compression is chosen only if it saves more than this share of the cost without compression.
 const MIN_GAIN: f64 = 0.05;
 
-/// Compression of the Arrow buffers in a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// Compression of rows that are stored or sent.
+#[derive(
+    Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Buffers are not compressed.
+    /// No compression.
+    #[default]
     None,
-    /// LZ4 frames.
+    /// LZ4.
     Lz4,
     /// Zstandard.
     Zstd,
@@ -32,6 +36,21 @@ impl fmt::Display for Compression {
             Self::Lz4 => "lz4",
             Self::Zstd => "zstd",
         })
+    }
+}
+
+impl FromStr for Compression {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "lz4" => Ok(Self::Lz4),
+            "zstd" => Ok(Self::Zstd),
+            _ => Err(format!(
+                "unknown compression {text:?}; expected none, lz4 or zstd"
+            )),
+        }
     }
 }
 
@@ -104,6 +123,15 @@ mod tests {
             decode: 1.5,
         },
     ];
+
+    #[test]
+    fn compressions_have_names() {
+        for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
+            assert_eq!(compression.to_string().parse(), Ok(compression));
+        }
+        let unknown = "gzip".parse::<Compression>().unwrap_err();
+        assert!(unknown.contains("none, lz4 or zstd"), "{unknown}");
+    }
 
     fn of(bps: u64) -> Bandwidth {
         Bandwidth {

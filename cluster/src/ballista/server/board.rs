@@ -3,20 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
-use super::staged_keys::StagedKeys;
 use super::watch::WorkerState;
 use crate::ballista::lock::lock;
 use crate::ballista::wire::WorkerAddress;
 use crate::engine::LeaseStaging;
-
-/// Longest time for which a lease waits for a worker that has its data staged.
-const MAX_PATIENCE: Duration = Duration::from_secs(2);
+use crate::placement::{Patience, StagedKeys, StagingPace};
 
 /// A registered worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +47,8 @@ pub(crate) struct Board {
     running: Mutex<BTreeMap<String, usize>>,
     /// The workers that have the data of leases staged.
     pub(crate) staged: StagedKeys,
+    /// The time that staging takes.
+    staging_pace: StagingPace,
     /// The time at which leases that wait for a worker are placed again.
     pub(crate) alarm: Alarm,
 }
@@ -151,8 +149,8 @@ impl Board {
         Arc::new(LeaseRecord {
             board: Arc::clone(self),
             client,
-            staging,
-            patient_until: OnceLock::new(),
+            patience: Patience::new(staging),
+            stages_since: OnceLock::new(),
             phase: Mutex::new(LeasePhase::Waiting),
             lost: Notify::new(),
         })
@@ -177,30 +175,37 @@ pub(crate) enum LeasePhase {
 pub(crate) struct LeaseRecord {
     board: Arc<Board>,
     client: String,
-    staging: LeaseStaging,
-    /// The time from which the lease goes to any worker; unset while it was not held back.
-    patient_until: OnceLock<Instant>,
+    patience: Patience,
+    /// The time when its worker began to stage data for it; unset if the worker had the data.
+    stages_since: OnceLock<Instant>,
     phase: Mutex<LeasePhase>,
     lost: Notify,
 }
 
 impl LeaseRecord {
-    /// Returns `true` if the lease may wait at `now` for a worker that has its data.
-    pub(crate) fn is_patient(&self, now: Instant) -> bool {
-        !self.staging.time.is_zero() && self.patient_until.get().is_none_or(|until| now < *until)
-    }
-
-    /// Returns `true` if a worker that ran the lease has most of the data of its affinity key.
-    pub(crate) const fn stages_most(&self) -> bool {
-        self.staging.is_most
+    /// Returns for how long the lease waits for a worker that has its data.
+    pub(crate) const fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// Notes that the lease is held back although another worker has a free slot.
     pub(crate) fn hold(&self, now: Instant) {
-        let until = self
-            .patient_until
-            .get_or_init(|| now + self.staging.time.min(MAX_PATIENCE));
-        self.board.alarm.set(*until);
+        let slowdown = self.board.staging_pace.slowdown();
+        self.board.alarm.set(self.patience.hold(now, slowdown));
+    }
+
+    /// Notes that the worker of the lease begins to stage its data.
+    pub(crate) fn stage(&self, now: Instant) {
+        self.stages_since.get_or_init(|| now);
+    }
+
+    /// Notes that the lease has a result.
+    pub(crate) fn note_result(&self, now: Instant) {
+        if let Some(since) = self.stages_since.get() {
+            let estimated = self.patience.staging();
+            let took = now.saturating_duration_since(*since);
+            self.board.staging_pace.measure(estimated, took);
+        }
     }
 
     /// Returns the phase of the lease.
@@ -264,6 +269,8 @@ impl LeaseRecord {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -308,6 +315,30 @@ mod tests {
         assert!(!board.watch_worker("a", first));
         assert!(board.watched_workers().is_empty());
         assert!(board.watch_worker("a", registration()));
+    }
+
+    #[test]
+    fn leases_wait_as_long_as_staging_took() {
+        let board = Arc::new(Board::default());
+        let (start, ms) = (Instant::now(), Duration::from_millis);
+        let submit = || {
+            let staging = LeaseStaging {
+                time: ms(100),
+                is_most: true,
+            };
+            board.submit("client".to_owned(), staging)
+        };
+        let lease = submit();
+        lease.hold(start);
+        assert!(!lease.patience().is_left(start + ms(100)));
+        lease.stage(start);
+        lease.note_result(start + ms(400));
+        // A lease that found the data staged says nothing.
+        submit().note_result(start + ms(10));
+        let next = submit();
+        next.hold(start);
+        assert!(next.patience().is_left(start + ms(399)));
+        assert!(!next.patience().is_left(start + ms(400)));
     }
 
     #[test]

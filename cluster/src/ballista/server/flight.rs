@@ -10,15 +10,18 @@ use arrow_flight::{
 };
 use ballista_executor::flight_service::BallistaFlightService;
 use bytes::Bytes;
+use forebay_runtime::cache::Compression;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use prost::Message;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::encode::ResultMessages;
 use super::metrics::{STATE_PERIOD, WorkerMetrics};
 use super::result_store::ResultStore;
 use super::watch::{WATCH, WatchAnswer, WatchRequest};
+use crate::ballista::fetch::COMPRESSION;
 use crate::ballista::lock::lock;
 use crate::ballista::security::Credential;
 
@@ -40,14 +43,14 @@ pub(crate) struct WorkerFlight {
 
 impl WorkerFlight {
     /// Sends the result of `job`: its batches, and a message without data at the end.
-    fn send_result(&self, job: &[u8]) -> Answer<FlightData> {
+    fn send_result(&self, job: &[u8], compression: Compression) -> Answer<FlightData> {
         let job = std::str::from_utf8(job)
             .map_err(|_| Status::invalid_argument("the ticket is malformed"))?;
         let stored = self.results.take(job).ok_or_else(|| {
             Status::not_found("the result was not fetched in time, or was fetched before")
         })?;
         Ok(Response::new(
-            stream::iter(ResultMessages::new(stored)).boxed(),
+            stream::iter(ResultMessages::new(stored, compression)).boxed(),
         ))
     }
 
@@ -96,7 +99,7 @@ impl FlightService for WorkerFlight {
             return boxed(self.ballista.do_get(request).await);
         };
         self.credential.check(request.metadata())?;
-        self.send_result(job)
+        self.send_result(job, compression_of(request.metadata())?)
     }
 
     async fn do_action(&self, request: Request<Action>) -> Answer<ActionResult> {
@@ -150,6 +153,15 @@ impl FlightService for WorkerFlight {
     ) -> Result<Response<PollInfo>, Status> {
         self.ballista.poll_flight_info(request).await
     }
+}
+
+/// Returns the compression that the client of a request asks for.
+fn compression_of(metadata: &MetadataMap) -> Result<Compression, Status> {
+    let Some(name) = metadata.get(COMPRESSION) else {
+        return Ok(Compression::None);
+    };
+    let name = String::from_utf8_lossy(name.as_bytes());
+    name.parse().map_err(Status::invalid_argument)
 }
 
 /// Gives the stream of an answer of Ballista's service its type here.

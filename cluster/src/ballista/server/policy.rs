@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::board::{Board, LeasePhase, LeaseRecord};
 use super::lease::LeaseExec;
-use super::placement::{FreeWorker, WaitingLease, place};
+use crate::placement::{FreeWorker, WaitingLease, place};
 
 /// Gives waiting leases to workers with free slots, as [`place`] decides.
 #[derive(Debug)]
@@ -73,8 +73,8 @@ impl LeasePolicy {
                         affinity: descriptor.affinity,
                         avoid: descriptor.avoid.clone(),
                         staged: self.board.staged.workers(descriptor.affinity),
-                        is_patient: record.is_patient(now),
-                        stages_most: record.stages_most(),
+                        is_patient: record.patience().is_left(now),
+                        stages_most: record.patience().stages_most(),
                     });
                     let record = Arc::clone(record);
                     jobs.push(WaitingJob { id, job, record });
@@ -122,11 +122,13 @@ impl DistributionPolicy for LeasePolicy {
             let WaitingJob { id, job, record } = &jobs[lease];
             if let Some(task) = bind(id, job, budgets[worker]).await {
                 let WaitingLease {
-                    staged, affinity, ..
-                } = &leases[lease];
-                // Others that run a small part of the data do not have the rest.
-                if record.stages_most() || !staged.iter().any(|id| known.contains(id)) {
-                    self.board.staged.add(*affinity, &free[worker].id);
+                    affinity,
+                    stages_most,
+                    ..
+                } = leases[lease];
+                let staged = &self.board.staged;
+                if staged.note_run(affinity, &free[worker].id, stages_most, &known) {
+                    record.stage(now);
                 }
                 bound.push(task);
             }

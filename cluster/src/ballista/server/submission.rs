@@ -10,6 +10,7 @@ use ballista_core::serde::protobuf::{FailedJob, JobStatus, SuccessfulJob};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::board::{LeasePhase, LeaseRecord, WorkerMap};
@@ -147,6 +148,7 @@ impl LeaseJob {
             let cause = "the job has ended without a result";
             return failed(FailureKind::Unavailable, None, cause);
         };
+        self.record.note_result(Instant::now());
         let ticket = [TICKET, self.id.as_str().as_bytes()].concat();
         SubmitStep::Finished(LeaseLocation {
             worker: Some(WorkerAddress {

@@ -1,9 +1,7 @@
 //! The workers that have the data of leases staged, by affinity key.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-
-use crate::ballista::lock::lock;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of keys in a generation. The latest keys, and at most twice as many, are known.
 const GENERATION: usize = 4096;
@@ -13,7 +11,7 @@ const MAX_WORKERS: usize = 8;
 /// The workers that ran leases of an affinity key, and so have its data staged. Old keys are
 /// forgotten.
 #[derive(Debug, Default)]
-pub(crate) struct StagedKeys {
+pub struct StagedKeys {
     generations: Mutex<Generations>,
 }
 
@@ -24,16 +22,39 @@ struct Generations {
 }
 
 impl StagedKeys {
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        let locked = self.generations.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the workers that ran leases of a key, the latest last.
-    pub(crate) fn workers(&self, key: u64) -> Vec<String> {
-        let generations = lock(&self.generations);
+    pub fn workers(&self, key: u64) -> Vec<String> {
+        let generations = self.generations();
         let known = { generations.young.get(&key) }.or_else(|| generations.old.get(&key));
         known.cloned().unwrap_or_default()
     }
 
-    /// Notes that a worker runs a lease of a key.
-    pub(crate) fn add(&self, key: u64, worker: &str) {
-        let mut generations = lock(&self.generations);
+    /// Notes that `worker` runs a lease of a key. `stages_most` is true if it then has most of the data of the
+    /// key. A worker with a small part of the data counts only if no worker in `known` has the data. Returns `true` if
+    /// `worker` counts, and did not before: it stages the data.
+    pub fn note_run(
+        &self,
+        key: u64,
+        worker: &str,
+        stages_most: bool,
+        known: &BTreeSet<String>,
+    ) -> bool {
+        let staged = self.workers(key);
+        let counts = stages_most || !staged.iter().any(|id| known.contains(id));
+        if counts {
+            self.add(key, worker);
+        }
+        counts && !staged.iter().any(|id| id == worker)
+    }
+
+    /// Notes that a worker has the data of a key.
+    fn add(&self, key: u64, worker: &str) {
+        let mut generations = self.generations();
         if generations.young.len() >= GENERATION && !generations.young.contains_key(&key) {
             generations.old = std::mem::take(&mut generations.young);
         }
@@ -50,6 +71,18 @@ impl StagedKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_small_part_of_the_data_counts_only_where_nobody_has_more() {
+        let staged = StagedKeys::default();
+        let known = ["a", "b", "c"].map(str::to_owned).into();
+        let runs = |worker, stages_most| staged.note_run(1, worker, stages_most, &known);
+        assert!(runs("gone", false) && runs("a", false));
+        assert!(!runs("b", false) && !runs("a", false));
+        assert_eq!(staged.workers(1), ["gone", "a"]);
+        assert!(runs("c", true) && !runs("c", true));
+        assert_eq!(staged.workers(1), ["gone", "a", "c"]);
+    }
 
     #[test]
     fn the_latest_keys_are_known() {
