@@ -4,6 +4,7 @@
 //! frame expands to. A piece has a known size, for which there is room before it is decoded.
 
 use arrow::buffer::MutableBuffer;
+#[cfg(feature = "ballista")]
 use bytes::Bytes;
 use forebay_runtime::cache::Compression;
 
