@@ -48,9 +48,9 @@ pub(super) struct Timings {
 ///
 /// An image function is timed as part of a program of fused image calls, since image functions
 /// always run in such programs. The time of the function is the time of the program that ends with
-/// the function, minus the time of the same program without the function. A crop to a single pixel
-/// is appended to both programs, so that neither program writes images to a column. For a function
-/// that runs while images are written to a column, the crop is not appended, since most programs
+/// the function, minus the time of the same program without the function. A resize to a single
+/// pixel is appended to both programs, so that neither program writes images to a column. For a
+/// function that runs while images are written to a column, it is not appended, since most programs
 /// end with such a function.
 #[derive(Debug)]
 pub(super) struct Timed {
@@ -150,11 +150,13 @@ impl Timed {
         sized.into_iter().flatten().collect()
     }
 
-    /// Crops `image` to its middle pixel, twice. Each crop swaps the two image buffers of the
-    /// thread, and after two crops the buffers are in their original order.
+    /// Resizes `image` to one of its pixels, twice. Each resize swaps the two image buffers of the
+    /// thread, and after two of them the buffers are in their original order. A crop would not do:
+    /// it would be the only part of the image that is decoded.
     fn to_pixel(&self, image: &Expr) -> Option<Expr> {
-        let cut = |image: Expr| self.call("center_crop", image, [lit(1_i64), lit(1_i64)]);
-        cut(cut(image.clone())?)
+        let pixel = [lit(1_i64), lit(1_i64), lit("nearest")];
+        let resize = |image: Expr| self.call("resize", image, pixel.clone());
+        resize(resize(image.clone())?)
     }
 
     fn call<const N: usize>(&self, name: &str, image: Expr, constants: [Expr; N]) -> Option<Expr> {

@@ -2,8 +2,8 @@
 //!
 //! The algorithm is that of Loeffler, Ligtenberg and Moschytz, "Practical fast 1-D DCT algorithms
 //! with 11 multiplications" (ICASSP 1989), in fixed point with 13 bits. Where coefficients of
-//! damaged files overflow, results are those of libjpeg-turbo's vector code: 16-bit sums wrap, and
-//! 16-bit results saturate.
+//! damaged files overflow, 16-bit sums wrap and 16-bit results saturate, as in libjpeg-turbo's vector
+//! code, but for its shortcut for blocks without coefficients below the first row, which wraps.
 
 mod block;
 mod scalar;
