@@ -43,7 +43,7 @@ pub(crate) fn inks(
     out: &mut [u8],
 ) {
     if is_ycck {
-        // What the conversion calls RGB are the inks themselves: libjpeg inverts them (`jdcolor.c`,
+        // The conversion yields the inks in place of RGB: libjpeg inverts them (`jdcolor.c`,
         // `ycck_cmyk_convert`), and Pillow inverts them again.
         rgb(simd, planes, out);
     } else {

@@ -157,12 +157,6 @@ impl JpegHeader {
         self.is_progressive
     }
 
-    /// True if every component has a sample for each pixel.
-    pub fn is_full_resolution(&self) -> bool {
-        let full = |c: &Component| (c.h, c.v) == (self.max_h, self.max_v);
-        self.components.iter().all(full)
-    }
-
     /// Upper bound on the bytes that a decoder holds beside the file's coded data and the pixels,
     /// whatever the region.
     pub fn memory(&self) -> u64 {
@@ -188,7 +182,7 @@ impl JpegHeader {
     }
 }
 
-/// What application segments say about colors.
+/// Statements of application segments about colors.
 #[derive(Debug, Default)]
 struct ColorNotes {
     jfif: bool,

@@ -62,7 +62,7 @@ impl HuffmanSpec {
     }
 }
 
-/// Whether a table codes DC differences or AC coefficients.
+/// The values that a table codes: DC differences, or AC coefficients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Dc,
