@@ -3,8 +3,9 @@
 use crate::buffers::ScanBuffers;
 use crate::error::HeaderError;
 use crate::format::{Decoded, PixelFormat, Target};
-use crate::header::{JpegHeader, MAX_COMPONENTS, Segment, Segments, marker};
+use crate::header::{JpegHeader, MAX_COMPONENTS};
 use crate::idct::CoefficientBlock;
+use crate::marker::{self, Segment, Segments};
 use crate::pixels::LineBuffers;
 use crate::plane::Plane;
 use crate::progressive::{CoefficientPlane, ProgressiveScan};

@@ -1,30 +1,14 @@
 //! Headers of a file: its frame, its tables, and where its first scan begins.
 
 use crate::error::HeaderError;
-use crate::huffman::HuffmanSpec;
+use crate::huffman_spec::HuffmanSpec;
+use crate::marker::{self, Segment, Segments};
 
 /// Largest number of components of a frame that this decoder decodes.
 pub(crate) const MAX_COMPONENTS: usize = 4;
 
 /// Largest number of blocks in an MCU (ITU-T T.81, B.2.3).
 pub(crate) const MAX_MCU_BLOCKS: usize = 10;
-
-/// Kinds of markers (ITU-T T.81, table B.1).
-pub(crate) mod marker {
-    pub(crate) const SOF0: u8 = 0xc0;
-    pub(crate) const SOF2: u8 = 0xc2;
-    pub(crate) const DHT: u8 = 0xc4;
-    pub(crate) const RST0: u8 = 0xd0;
-    pub(crate) const RST7: u8 = 0xd7;
-    pub(crate) const SOI: u8 = 0xd8;
-    pub(crate) const EOI: u8 = 0xd9;
-    pub(crate) const SOS: u8 = 0xda;
-    pub(crate) const DQT: u8 = 0xdb;
-    pub(crate) const DRI: u8 = 0xdd;
-    pub(crate) const APP0: u8 = 0xe0;
-    pub(crate) const APP14: u8 = 0xee;
-    pub(crate) const TEM: u8 = 0x01;
-}
 
 /// The color model of the stored components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -363,65 +347,3 @@ pub(crate) const NATURAL_ORDER: [u8; 64] = [
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
     52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
-
-/// A marker segment.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Segment<'a> {
-    pub(crate) kind: u8,
-    /// Byte offset of the marker.
-    pub(crate) at: usize,
-    /// Bytes after the length field; empty for markers without one.
-    pub(crate) body: &'a [u8],
-    /// Byte offset after the segment.
-    pub(crate) end: usize,
-}
-
-/// Reads marker segments one after another.
-#[derive(Debug)]
-pub(crate) struct Segments<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Segments<'a> {
-    pub(crate) const fn new(bytes: &'a [u8], at: usize) -> Self {
-        Self { bytes, at }
-    }
-
-    /// Returns the next segment. Stray bytes before its marker are skipped, as libjpeg does.
-    pub(crate) fn next(&mut self) -> Result<Segment<'a>, HeaderError> {
-        loop {
-            let rest = self.bytes.get(self.at..).ok_or(HeaderError::Truncated)?;
-            let at = self.at + memchr::memchr(0xff, rest).ok_or(HeaderError::Truncated)?;
-            let kind = *self.bytes.get(at + 1).ok_or(HeaderError::Truncated)?;
-            let (body, end): (&[u8], usize) = match kind {
-                // Stuffed bytes, fill bytes and stray markers of restarts.
-                0x00 | 0xff | marker::TEM | marker::RST0..=marker::SOI => {
-                    self.at = at + 1 + usize::from(kind != 0xff);
-                    continue;
-                }
-                marker::EOI => (&[], at + 2),
-                _ => {
-                    let field = self
-                        .bytes
-                        .get(at + 2..at + 4)
-                        .ok_or(HeaderError::Truncated)?;
-                    let length = usize::from(u16::from_be_bytes([field[0], field[1]]));
-                    let end = at + 2 + length;
-                    if length < 2 {
-                        return Err(HeaderError::Invalid("segment length"));
-                    }
-                    let body = self.bytes.get(at + 4..end).ok_or(HeaderError::Truncated)?;
-                    (body, end)
-                }
-            };
-            self.at = end;
-            return Ok(Segment {
-                kind,
-                at,
-                body,
-                end,
-            });
-        }
-    }
-}

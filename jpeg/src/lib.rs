@@ -29,7 +29,9 @@ mod error;
 mod format;
 mod header;
 mod huffman;
+mod huffman_spec;
 mod idct;
+mod marker;
 #[cfg(feature = "oracle")]
 pub mod oracle;
 mod pixels;

@@ -1,8 +1,10 @@
 //! A scan: its components, their tables, and the blocks of an MCU.
 
 use crate::error::HeaderError;
-use crate::header::{DecodingTables, JpegHeader, MAX_MCU_BLOCKS, Segment};
-use crate::huffman::{Class, HuffmanSpec, HuffmanTable, SymbolTable};
+use crate::header::{DecodingTables, JpegHeader, MAX_MCU_BLOCKS};
+use crate::huffman::{HuffmanTable, SymbolTable};
+use crate::huffman_spec::{Class, HuffmanSpec};
+use crate::marker::Segment;
 
 /// A component of a scan.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,9 @@
 //! The entropy-coded data of a scan without its stuffed bytes, split at restart markers.
 
 use crate::bits::{BLOCK_ROOM, BitReader};
-use crate::header::marker;
 use crate::huffman::Coders;
 use crate::idct::CoefficientBlock;
+use crate::marker;
 
 /// Coded data of a scan. Buffers are reused from scan to scan.
 #[derive(Debug, Default)]
