@@ -1,8 +1,13 @@
 //! Headers of a file: its frame, its tables, and where its first scan begins.
 
+use std::ops::Range;
+
 use crate::error::HeaderError;
 use crate::huffman_spec::HuffmanSpec;
 use crate::marker::{self, Segment, Segments};
+
+/// Beginning of a segment of EXIF data (Exif 2.32, 4.7.2).
+const EXIF: &[u8] = b"Exif\0\0";
 
 /// Largest number of components of a frame that this decoder decodes.
 pub(crate) const MAX_COMPONENTS: usize = 4;
@@ -55,6 +60,8 @@ pub struct JpegHeader {
     pub(crate) tables: DecodingTables,
     /// Byte offset of the first start-of-scan marker's segment.
     pub(crate) scan: usize,
+    /// Place of the first EXIF data.
+    exif: Option<Range<usize>>,
 }
 
 /// The tables that segments define for the scans after them.
@@ -89,6 +96,7 @@ impl JpegHeader {
         let mut tables = DecodingTables::default();
         let mut frame: Option<FrameHeader> = None;
         let mut notes = ColorNotes::default();
+        let mut exif = None;
         let mut segments = Segments::new(bytes, 2);
         loop {
             let segment = segments.next()?;
@@ -111,9 +119,13 @@ impl JpegHeader {
                 marker::APP14 if segment.body.len() >= 12 && segment.body.starts_with(b"Adobe") => {
                     notes.adobe = Some(segment.body[11]);
                 }
+                marker::APP1 if exif.is_none() && segment.body.starts_with(EXIF) => {
+                    exif = Some(segment.end - segment.body.len() + EXIF.len()..segment.end);
+                }
                 marker::SOS => {
                     let frame = frame.ok_or(HeaderError::Invalid("scan before its frame"))?;
-                    return frame.header(tables, segment.at, &notes);
+                    let header = frame.header(tables, segment.at, &notes)?;
+                    return Ok(Self { exif, ..header });
                 }
                 marker::EOI => return Err(HeaderError::Truncated),
                 _ => tables.read(&segment)?,
@@ -139,6 +151,18 @@ impl JpegHeader {
     /// True if the file has scans that refine the whole image.
     pub const fn is_progressive(&self) -> bool {
         self.is_progressive
+    }
+
+    /// Returns the first EXIF data of the file that the header was read from, from its TIFF header.
+    pub fn exif<'a>(&self, file: &'a [u8]) -> Option<&'a [u8]> {
+        file.get(self.exif.clone()?)
+    }
+
+    /// True if an end marker follows the beginning of the first scan, so that the file is not cut off.
+    /// (The end marker of a thumbnail precedes the scan.)
+    pub fn has_end(&self, file: &[u8]) -> bool {
+        let scan = file.get(self.scan..).unwrap_or_default();
+        memchr::memmem::rfind(scan, &[0xff, marker::EOI]).is_some()
     }
 
     /// Upper bound on the bytes that a decoder holds beside the file's coded data and the pixels,
@@ -254,6 +278,7 @@ impl FrameHeader {
             is_progressive: self.is_progressive,
             tables,
             scan,
+            exif: None,
         })
     }
 

@@ -13,6 +13,7 @@ pub(crate) const SOS: u8 = 0xda;
 pub(crate) const DQT: u8 = 0xdb;
 pub(crate) const DRI: u8 = 0xdd;
 pub(crate) const APP0: u8 = 0xe0;
+pub(crate) const APP1: u8 = 0xe1;
 pub(crate) const APP14: u8 = 0xee;
 pub(crate) const TEM: u8 = 0x01;
 

@@ -4,20 +4,21 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
 use arrow::array::RecordBatch;
-use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
+use arrow::buffer::Buffer;
+use arrow_flight::Ticket;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{FlightData, Ticket};
+use arrow_ipc::reader::StreamDecoder;
 use bytes::Bytes;
 use forebay_runtime::cache::Compression;
 use forebay_runtime::task::panic_message;
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{FutureExt, Stream, TryStreamExt};
 use prost::Message;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use super::incoming::Incoming;
+use super::incoming::{Incoming, IncomingMessage};
 use super::lock::lock;
 use super::security::Credential;
 use super::wire::{ResultEnd, ResultOutcome};
@@ -99,7 +100,7 @@ fn request(credential: &Credential, ticket: Bytes, compression: Compression) -> 
 
 /// Decodes the batches of `messages`, which are untrusted: a panic of Arrow's decoder becomes an error.
 pub(crate) async fn decode(
-    messages: impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static,
+    messages: impl Stream<Item = Result<IncomingMessage, FlightError>>,
 ) -> Result<Vec<RecordBatch>, FlightError> {
     let batches = AssertUnwindSafe(decode_trusted(messages)).catch_unwind();
     batches
@@ -107,17 +108,35 @@ pub(crate) async fn decode(
         .unwrap_or_else(|panic| Err(FlightError::DecodeError(panic_message(&*panic).to_owned())))
 }
 
+/// Decodes batches by Arrow's decoder of streams, to which each message is framed. The columns are the memory of the
+/// messages; Arrow's decoder of Flight messages copies them.
 async fn decode_trusted(
-    messages: impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static,
+    messages: impl Stream<Item = Result<IncomingMessage, FlightError>>,
 ) -> Result<Vec<RecordBatch>, FlightError> {
+    let mut messages = std::pin::pin!(messages);
+    let mut decoder = StreamDecoder::new();
     let mut batches = Vec::new();
-    let mut decoder = FlightDataDecoder::new(messages);
-    while let Some(decoded) = decoder.next().await {
-        if let DecodedPayload::RecordBatch(batch) = decoded?.payload {
-            batches.push(batch);
+    let mut push = |mut part: Buffer| {
+        while !part.is_empty() {
+            batches.extend(decoder.decode(&mut part)?);
         }
+        Ok::<_, FlightError>(())
+    };
+    while let Some(IncomingMessage { header, body }) = messages.try_next().await? {
+        push(frame(header.len()))?;
+        push(Buffer::from(header))?;
+        push(body)?;
     }
+    // The decoder decodes a message without a body when more bytes follow.
+    push(frame(0))?;
     Ok(batches)
+}
+
+/// Returns what precedes a header of `size` bytes, or the end of a stream if `size` is 0 (Arrow columnar format 1.5,
+/// "Encapsulated message format").
+fn frame(size: usize) -> Buffer {
+    let size = u32::try_from(size).unwrap_or(u32::MAX);
+    Buffer::from([u32::MAX.to_le_bytes(), size.to_le_bytes()].concat())
 }
 
 /// Returns the error for the answer `status` of `worker`.

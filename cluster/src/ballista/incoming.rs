@@ -2,18 +2,26 @@
 
 use std::sync::{Arc, Mutex};
 
-use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::buffer::Buffer;
 use arrow_flight::FlightData;
 use arrow_flight::error::FlightError;
 use arrow_ipc::root_as_message;
 use bytes::Bytes;
 use forebay_runtime::cache::Compression;
+use forebay_udfs::buffer_pool::{lend, take};
 use futures::{Stream, TryStreamExt, stream};
 use tonic::Status;
 
 use super::lock::lock;
 use super::piece::{PIECE, PieceDecoder};
 use super::rpc::await_end;
+
+/// A message of Arrow's IPC format, whole.
+pub(crate) struct IncomingMessage {
+    /// The flatbuffer that describes the message. It is not empty.
+    pub(crate) header: Bytes,
+    pub(crate) body: Buffer,
+}
 
 /// The messages of a result, as they arrive.
 pub(crate) struct Incoming<S> {
@@ -44,36 +52,40 @@ impl<S: Stream<Item = Result<FlightData, Status>> + Send + Unpin + 'static> Inco
     /// Returns the messages with data, whose pieces are put together.
     pub(crate) fn joined(
         self,
-    ) -> impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static {
+    ) -> impl Stream<Item = Result<IncomingMessage, FlightError>> + Send + 'static {
         stream::try_unfold(self, async |mut incoming| match incoming.next().await {
             Ok(message) => Ok(message.map(|message| (message, incoming))),
             Err(status) => Err(FlightError::Tonic(Box::new(status))),
         })
     }
 
-    async fn next(&mut self) -> Result<Option<FlightData>, Status> {
-        let Some(mut message) = self.messages.try_next().await? else {
+    async fn next(&mut self) -> Result<Option<IncomingMessage>, Status> {
+        let Some(message) = self.messages.try_next().await? else {
             return Ok(None);
         };
-        let announced = std::mem::take(&mut message.app_metadata);
-        if message.data_header.is_empty() {
+        let (header, announced) = (message.data_header, message.app_metadata);
+        if header.is_empty() {
             self.reserve(announced.len())?;
             await_end(&mut self.messages).await;
             *lock(&self.end) = Some(announced);
             return Ok(None);
         }
-        refuse_compressed_buffers(&message.data_header)?;
-        self.reserve(message.data_header.len())?;
-        if announced.is_empty() {
-            self.reserve(message.data_body.len())?;
+        self.reserve(header.len())?;
+        let size = if announced.is_empty() {
+            message.data_body.len()
         } else {
             let size = <[u8; 8]>::try_from(&announced[..])
                 .map_err(|_| Status::invalid_argument("the size of a batch is malformed"))?;
-            let size = usize::try_from(u64::from_le_bytes(size)).unwrap_or(usize::MAX);
-            self.reserve(size)?;
-            message.data_body = self.join(message.data_body, size).await?;
-        }
-        Ok(Some(message))
+            usize::try_from(u64::from_le_bytes(size)).unwrap_or(usize::MAX)
+        };
+        check(&header, size)?;
+        self.reserve(size)?;
+        let body = if announced.is_empty() {
+            Buffer::from(message.data_body)
+        } else {
+            self.join(message.data_body, size).await?
+        };
+        Ok(Some(IncomingMessage { header, body }))
     }
 
     /// Takes `bytes` from the rest of the result, before they are allocated.
@@ -83,18 +95,21 @@ impl<S: Stream<Item = Result<FlightData, Status>> + Send + Unpin + 'static> Inco
         Ok(())
     }
 
-    /// Puts the pieces of a body of `size` bytes together, where Arrow can use them in place.
-    async fn join(&mut self, first: Bytes, size: usize) -> Result<Bytes, Status> {
-        let mut body = MutableBuffer::with_capacity(size);
+    /// Puts the pieces of a body of `size` bytes together, in recycled memory: that of a large batch would otherwise be
+    /// zeroed and faulted in page by page.
+    async fn join(&mut self, first: Bytes, size: usize) -> Result<Buffer, Status> {
+        let mut body = take::<u8>(size);
         let mut piece = first;
+        let mut rest = &mut body[..];
         loop {
-            let expected = PIECE.min(size - body.len());
-            let decoded = self.decoder.decode(&piece, expected, &mut body);
+            let (target, after) = rest.split_at_mut(PIECE.min(rest.len()));
+            rest = after;
+            let decoded = self.decoder.decode(&piece, target);
             decoded.map_err(|cause| {
                 Status::invalid_argument(format!("a piece of a batch is malformed: {cause}"))
             })?;
-            if body.len() == size {
-                return Ok(Bytes::from_owner(AlignedBody(Buffer::from(body))));
+            if rest.is_empty() {
+                return Ok(lend(body).into_inner());
             }
             piece = match self.messages.try_next().await? {
                 Some(message) if message.data_header.is_empty() => message.data_body,
@@ -107,12 +122,17 @@ impl<S: Stream<Item = Result<FlightData, Status>> + Send + Unpin + 'static> Inco
     }
 }
 
-/// Refuses a batch whose buffers are compressed by Arrow's codecs, as `header` describes them. Workers send none,
-/// and decoding one allocates what the sender likes.
-fn refuse_compressed_buffers(header: &[u8]) -> Result<(), Status> {
+/// Refuses a message whose body has another size than its header says, or whose buffers are compressed by Arrow's codecs.
+/// Workers send none, and decoding one allocates what the sender likes.
+fn check(header: &[u8], size: usize) -> Result<(), Status> {
     let malformed =
         |error| Status::invalid_argument(format!("the header of a batch is malformed: {error}"));
     let message = root_as_message(header).map_err(malformed)?;
+    if usize::try_from(message.bodyLength()) != Ok(size) {
+        return Err(Status::invalid_argument(
+            "a batch has another size than its header says",
+        ));
+    }
     let dictionary = message.header_as_dictionary_batch();
     let batch = message
         .header_as_record_batch()
@@ -123,13 +143,4 @@ fn refuse_compressed_buffers(header: &[u8]) -> Result<(), Status> {
         ));
     }
     Ok(())
-}
-
-/// The data of a batch, where Arrow can use it in place.
-struct AlignedBody(Buffer);
-
-impl AsRef<[u8]> for AlignedBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
 }

@@ -3,14 +3,13 @@
 //! Arrow can compress the buffers of a batch, but its decoder of LZ4 frames allocates all that a
 //! frame expands to. A piece has a known size, for which there is room before it is decoded.
 
-use arrow::buffer::MutableBuffer;
 #[cfg(feature = "ballista")]
 use bytes::Bytes;
 use forebay_runtime::cache::Compression;
 
-/// Bytes of each piece of a body but the last one. Pieces that fit into a processor's cache are
-/// copied faster than whole batches, and need less memory on both sides.
-pub(crate) const PIECE: usize = 2 << 20;
+/// Bytes of each piece of a body but the last one. gRPC copies each piece into memory of its own on both sides. Small
+/// pieces stay in a processor's cache, and the allocator recycles their memory.
+pub(crate) const PIECE: usize = 256 << 10;
 
 /// Level of Zstandard: the fastest one, because workers compute while they compress.
 #[cfg(feature = "ballista")]
@@ -76,23 +75,16 @@ impl PieceDecoder {
         }
     }
 
-    /// Decodes `piece`, which has to have `expected` bytes, to the end of `body`. A piece of that size was left as it is.
+    /// Decodes `piece` into `target`, which it has to fill. A piece of that size was left as it is.
     ///
     /// # Errors
     /// Fails with the reason if the piece is damaged or has another size.
-    pub(crate) fn decode(
-        &mut self,
-        piece: &[u8],
-        expected: usize,
-        body: &mut MutableBuffer,
-    ) -> Result<(), String> {
+    pub(crate) fn decode(&mut self, piece: &[u8], target: &mut [u8]) -> Result<(), String> {
+        let expected = target.len();
         if piece.len() == expected {
-            body.extend_from_slice(piece);
+            target.copy_from_slice(piece);
             return Ok(());
         }
-        let start = body.len();
-        body.resize(start + expected, 0);
-        let target = &mut body.as_slice_mut()[start..];
         let size = match self.compression {
             Compression::None => piece.len(),
             Compression::Lz4 => {
@@ -145,9 +137,9 @@ mod tests {
                 } else {
                     assert_eq!(encoded, piece, "{compression}");
                 }
-                let mut decoded = MutableBuffer::new(0);
-                decoder.decode(&encoded, piece.len(), &mut decoded).unwrap();
-                assert_eq!(decoded.as_slice(), piece, "{compression}");
+                let mut decoded = vec![0; piece.len()];
+                decoder.decode(&encoded, &mut decoded).unwrap();
+                assert_eq!(decoded, piece, "{compression}");
             }
         }
     }
@@ -160,7 +152,7 @@ mod tests {
                 .encode(Bytes::from(vec![7; 10_000]))
                 .unwrap();
             let mut is_refused = |piece: &[u8], size| {
-                let decoded = decoder.decode(piece, size, &mut MutableBuffer::new(0));
+                let decoded = decoder.decode(piece, &mut vec![0; size]);
                 assert!(decoded.is_err(), "{compression} {size}");
             };
             for size in [9_999, 10_001, 0] {

@@ -6,25 +6,27 @@ use std::vec::IntoIter;
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use arrow_flight::FlightData;
-use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use arrow_ipc::writer::StreamEncoder;
 use bytes::Bytes;
 use forebay_runtime::cache::Compression;
 use prost::Message;
 use tonic::Status;
 
+use super::ipc_message::{IpcMessage, messages};
 use super::result_store::StoredResult;
 use crate::ballista::piece::{PIECE, PieceEncoder};
 use crate::ballista::wire::{ResultEnd, ResultOutcome};
 use crate::handler::HandlerError;
 
 /// The messages of a result. The client gets the batches as they are, even if they have no rows,
-/// and dictionaries stay dictionaries. Arrow's own encoder of streams cuts and drops batches, and
-/// loses metadata of nested fields.
+/// and dictionaries stay dictionaries. Arrow's own encoder of Flight streams cuts and drops batches,
+/// loses metadata of nested fields, and copies each batch.
 pub(crate) struct ResultMessages {
     batches: IntoIter<RecordBatch>,
-    /// Messages whose bodies are still to be compressed.
+    /// Pieces of the batch that is being sent, which are still to be compressed.
     ready: VecDeque<FlightData>,
-    encoder: BatchEncoder,
+    /// Encoder of batches. It begins with the first batch, because its first message is the schema.
+    encoder: Option<StreamEncoder>,
     pieces: PieceEncoder,
     /// The last message.
     end: Option<FlightData>,
@@ -42,16 +44,14 @@ impl ResultMessages {
             ),
             Err(HandlerError::Unfit { cause }) => (vec![], ResultOutcome::Unfit(cause.clone())),
         };
-        let mut encoder = BatchEncoder::default();
-        let ready = batches.first().map(|batch| encoder.encode_schema(batch));
         let end = ResultEnd {
             outcome: Some(outcome),
         }
         .encode_to_vec();
         Self {
             batches: batches.into_iter(),
-            ready: ready.into_iter().collect(),
-            encoder,
+            ready: VecDeque::new(),
+            encoder: None,
             pieces: PieceEncoder::new(compression),
             end: Some(FlightData {
                 app_metadata: Bytes::from(end),
@@ -60,9 +60,16 @@ impl ResultMessages {
             _stored: stored,
         }
     }
-}
 
-impl ResultMessages {
+    /// Returns the messages of `batch`. Their bodies are the memory of the batch.
+    fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<IpcMessage>, ArrowError> {
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(StreamEncoder::try_new(batch.schema_ref())?),
+        };
+        messages(encoder.encode(batch)?)
+    }
+
     /// Compresses the body of `message`. A message at a time is compressed, so that little memory is needed.
     fn compressed(&mut self, message: FlightData) -> Result<FlightData, Status> {
         let data_body = self.pieces.encode(message.data_body);
@@ -86,10 +93,10 @@ impl Iterator for ResultMessages {
             return self.end.take().map(Ok);
         };
         let is_announced = !self.pieces.is_plain();
-        match self.encoder.encode(&batch) {
+        match self.encode(&batch) {
             Ok(messages) => self
                 .ready
-                .extend(messages.flat_map(|m| cut(m, is_announced))),
+                .extend(messages.into_iter().flat_map(|m| cut(m, is_announced))),
             Err(error) => {
                 // The result ends here, without its last message.
                 self.batches = Vec::new().into_iter();
@@ -103,87 +110,29 @@ impl Iterator for ResultMessages {
     }
 }
 
-/// Cuts the body of `message` into messages of at most [`PIECE`] bytes. The first one announces the size of the body if
+/// Cuts the body of `message` into pieces of [`PIECE`] bytes. The first one announces the size of the body if
 /// `is_announced`, or if there are several.
-fn cut(message: FlightData, is_announced: bool) -> impl Iterator<Item = FlightData> {
-    let FlightData {
-        data_header,
-        mut data_body,
-        ..
-    } = message;
-    let size = data_body.len() as u64;
-    let app_metadata = if data_body.len() > PIECE || is_announced {
-        Bytes::copy_from_slice(&size.to_le_bytes())
+fn cut(message: IpcMessage, is_announced: bool) -> impl Iterator<Item = FlightData> {
+    let IpcMessage { header, mut body } = message;
+    let size = body.len();
+    let app_metadata = if size > PIECE || (is_announced && size > 0) {
+        Bytes::copy_from_slice(&(size as u64).to_le_bytes())
     } else {
         Bytes::new()
     };
-    let piece = data_body.split_to(data_body.len().min(PIECE));
     let first = FlightData {
-        data_header,
+        data_header: header,
         app_metadata,
-        data_body: piece,
+        data_body: body.take(PIECE),
         flight_descriptor: None,
     };
     let rest = std::iter::from_fn(move || {
-        let piece = data_body.split_to(data_body.len().min(PIECE));
-        (!piece.is_empty()).then(|| FlightData {
-            data_body: piece,
+        (body.len() > 0).then(|| FlightData {
+            data_body: body.take(PIECE),
             ..FlightData::default()
         })
     });
     std::iter::once(first).chain(rest)
-}
-
-/// Encoder of batches.
-struct BatchEncoder {
-    generator: IpcDataGenerator,
-    dictionaries: DictionaryTracker,
-    options: IpcWriteOptions,
-    context: IpcWriteContext,
-}
-
-impl Default for BatchEncoder {
-    fn default() -> Self {
-        Self {
-            generator: IpcDataGenerator::default(),
-            // A dictionary may differ from that of the batch before.
-            dictionaries: DictionaryTracker::new(false),
-            options: IpcWriteOptions::default(),
-            context: IpcWriteContext::default(),
-        }
-    }
-}
-
-impl BatchEncoder {
-    fn encode_schema(&mut self, batch: &RecordBatch) -> FlightData {
-        let Self {
-            generator,
-            dictionaries,
-            options,
-            ..
-        } = self;
-        let schema = batch.schema_ref();
-        generator
-            .schema_to_bytes_with_dictionary_tracker(schema, dictionaries, options)
-            .into()
-    }
-
-    fn encode(
-        &mut self,
-        batch: &RecordBatch,
-    ) -> Result<impl Iterator<Item = FlightData> + use<>, ArrowError> {
-        let Self {
-            generator,
-            dictionaries,
-            options,
-            context,
-        } = self;
-        let (dictionaries, batch) = generator.encode(batch, dictionaries, options, context)?;
-        Ok(dictionaries
-            .into_iter()
-            .chain([batch])
-            .map(FlightData::from))
-    }
 }
 
 #[cfg(test)]
@@ -193,8 +142,10 @@ mod tests {
     use arrow::array::{ArrayRef, BinaryArray, UInt64Array};
     use arrow_flight::error::FlightError;
     use arrow_ipc::CompressionType;
+    use arrow_ipc::writer::IpcWriteOptions;
     use futures::stream;
 
+    use super::super::ipc_message::messages as messages_of;
     use super::super::result_store::ResultStore;
     use super::*;
     use crate::ballista::fetch::decode;
@@ -270,18 +221,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_piece_has_the_size_that_was_announced() {
-        for compression in [Compression::Lz4, Compression::Zstd] {
-            for announced in [0_u64, 10, 999_000, 1_100_000, 3 << 20] {
+    async fn a_batch_has_the_size_that_its_header_says() {
+        for compression in ALL {
+            for announced in [0_u64, 10, 999_000, 1_100_000, 3 << 20, u64::MAX] {
                 let mut messages = messages(&[large(10)], compression).await;
                 messages[1].app_metadata = Bytes::copy_from_slice(&announced.to_le_bytes());
-                let received = received(messages, compression, 1 << 30).await;
-                assert!(received.is_err(), "{compression} {announced}");
+                let error = received(messages, compression, 1 << 30).await.unwrap_err();
+                let error = error.to_string();
+                assert!(error.contains("another size"), "{compression}: {error}");
             }
-            let mut messages = messages(&[large(10)], compression).await;
-            messages[1].app_metadata = Bytes::copy_from_slice(&u64::MAX.to_le_bytes());
-            let error = received(messages, compression, 1 << 30).await.unwrap_err();
-            assert!(error.to_string().contains("larger than"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_piece_fills_its_place() {
+        for compression in ALL {
+            let whole = messages(&[large(10)], compression).await;
+            assert!(whole.len() > 4);
+            let is_refused = async |change: fn(&mut Vec<FlightData>)| {
+                let mut messages = whole.clone();
+                change(&mut messages);
+                assert!(
+                    received(messages, compression, 1 << 30).await.is_err(),
+                    "{compression}"
+                );
+            };
+            is_refused(|messages| drop(messages[1].data_body.split_off(9))).await;
+            is_refused(|messages| messages[2].data_body = Bytes::from(vec![7; PIECE + 1])).await;
+            is_refused(|messages| drop(messages.remove(2))).await;
+            is_refused(|messages| messages[2] = messages[1].clone()).await;
+            is_refused(|messages| messages.truncate(3)).await;
         }
     }
 
@@ -290,17 +259,15 @@ mod tests {
     async fn batches_that_arrow_compressed_are_refused() {
         for codec in [CompressionType::LZ4_FRAME, CompressionType::ZSTD] {
             let options = IpcWriteOptions::default().try_with_compression(Some(codec));
-            let mut encoder = BatchEncoder {
-                options: options.unwrap(),
-                ..BatchEncoder::default()
-            };
             let batch = large(3);
-            let schema = encoder.encode_schema(&batch);
-            let mut message = encoder.encode(&batch).unwrap().next().unwrap();
-            let mut body = message.data_body.to_vec();
+            let mut encoder =
+                StreamEncoder::try_new_with_options(batch.schema_ref(), options.unwrap()).unwrap();
+            let sent = messages_of(encoder.encode(&batch).unwrap()).unwrap();
+            let mut sent: Vec<FlightData> = sent.into_iter().flat_map(|m| cut(m, false)).collect();
+            let mut body = sent[1].data_body.to_vec();
             body[..8].copy_from_slice(&(i64::MAX >> 8).to_le_bytes());
-            message.data_body = Bytes::from(body);
-            let error = received(vec![schema, message], Compression::None, 1 << 30)
+            sent[1].data_body = Bytes::from(body);
+            let error = received(sent, Compression::None, 1 << 30)
                 .await
                 .unwrap_err();
             assert!(error.to_string().contains("are compressed"), "{error}");

@@ -21,6 +21,7 @@ mod front;
 mod gateway;
 mod grpc;
 mod http;
+mod ipc_message;
 mod jobs;
 mod lease;
 mod liveness;

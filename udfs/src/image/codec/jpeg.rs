@@ -13,10 +13,6 @@ use crate::image::values::Mode;
 pub(super) struct Jpeg;
 
 const START: &[u8] = &[0xff, 0xd8];
-const END: [u8; 2] = [0xff, 0xd9];
-const SCAN: u8 = 0xda;
-const APP1: u8 = 0xe1;
-const EXIF: &[u8] = b"Exif\0\0";
 
 impl Decoder for Jpeg {
     fn accepts(&self, bytes: &[u8]) -> bool {
@@ -26,7 +22,7 @@ impl Decoder for Jpeg {
     fn header(&self, bytes: &[u8]) -> Result<EncodedHeader, String> {
         let header = open(bytes)?;
         let size = check_size(header.width() as u64, header.height() as u64)?;
-        let own = EncodedHeader::new(size, orientation(bytes), 0);
+        let own = EncodedHeader::new(size, orientation(&header, bytes), 0);
         Ok(own.with_buffers(header.memory() + bytes.len() as u64))
     }
 
@@ -38,8 +34,11 @@ impl Decoder for Jpeg {
         let bytes = request.bytes;
         let header = open(bytes)?;
         let (height, width) = check_size(header.width() as u64, header.height() as u64)?;
-        check_end(bytes)?;
-        let orientation = orientation(bytes);
+        if !header.has_end(bytes) {
+            // Missing data would decode to gray, and Pillow refuses such files, too.
+            return Err("the JPEG is truncated (it has no end marker)".to_owned());
+        }
+        let orientation = orientation(&header, bytes);
         let mut region = PixelRegion::whole(&header);
         if orientation == Orientation::NoTransforms && !request.decoding.is_strict {
             let read = (request.reads)((height, width));
@@ -96,57 +95,9 @@ fn within(read: Rectangle, (height, width): (usize, usize)) -> Option<PixelRegio
     })
 }
 
-/// Returns the orientation of the first EXIF segment.
-fn orientation(bytes: &[u8]) -> Orientation {
-    let exif = segments(bytes).find_map(|(kind, marker)| {
-        let length = bytes.get(marker + 2..marker + 4)?;
-        let end = marker + 2 + usize::from(u16::from_be_bytes([length[0], length[1]]));
-        let body = bytes.get(marker + 4..end).filter(|_| kind == APP1)?;
-        body.strip_prefix(EXIF)
-    });
+/// Returns the orientation that the EXIF data names.
+fn orientation(header: &JpegHeader, bytes: &[u8]) -> Orientation {
+    let exif = header.exif(bytes);
     exif.and_then(Orientation::from_exif_chunk)
         .unwrap_or(Orientation::NoTransforms)
-}
-
-/// Fails if no end marker follows the first scan header: the file is truncated. Missing data would
-/// decode to gray, and Pillow refuses such files, too. (The end marker of a thumbnail precedes the
-/// scan.)
-fn check_end(bytes: &[u8]) -> Result<(), String> {
-    if bytes.ends_with(&END) {
-        return Ok(());
-    }
-    let after = scan_start(bytes).unwrap_or(bytes.len());
-    if bytes[after..].windows(2).rev().any(|pair| pair == END) {
-        return Ok(());
-    }
-    Err("the JPEG is truncated (it has no end marker)".to_owned())
-}
-
-/// Returns the byte offset of the first start-of-scan marker.
-fn scan_start(bytes: &[u8]) -> Option<usize> {
-    segments(bytes).find_map(|(kind, marker)| (kind == SCAN).then_some(marker))
-}
-
-/// Returns the kind and the byte offset of each segment marker, up to the marker of the first scan.
-fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
-    let mut next = Some(START.len());
-    std::iter::from_fn(move || {
-        let mut at = next?;
-        loop {
-            let marker = at + bytes.get(at..)?.iter().position(|&b| b == 0xff)?;
-            let kind = *bytes.get(marker + 1)?;
-            // Fill bytes, and markers without a length field, are skipped.
-            if matches!(kind, 0xff | 0x00 | 0x01 | 0xd0..=0xd9) {
-                at = marker + 1;
-                continue;
-            }
-            next = if kind == SCAN {
-                None
-            } else {
-                let length = bytes.get(marker + 2..marker + 4)?;
-                Some(marker + 2 + usize::from(u16::from_be_bytes([length[0], length[1]])))
-            };
-            return Some((kind, marker));
-        }
-    })
 }
