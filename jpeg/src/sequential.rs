@@ -2,19 +2,41 @@
 
 use std::ops::Range;
 
+use crate::bits::BLOCK_ROOM;
 use crate::buffers::ScanBuffers;
 use crate::error::HeaderError;
 use crate::format::Target;
 use crate::header::{DecodingTables, MAX_COMPONENTS};
 use crate::huffman::Coders;
 use crate::idct::CoefficientBlock;
+use crate::mcus::{McuReader, McuRun};
 use crate::plane::Plane;
 use crate::scan::{ScanComponent, ScanHeader, TableCache};
-use crate::segments::SegmentReader;
+use crate::seek_index::SeekIndex;
+use crate::seek_recorder::SeekRecorder;
+use crate::segments::CodedData;
 use crate::simd::{InstructionSet, Level};
 
 /// Called with the planes and the number of the region's rows whose samples are there.
 pub(crate) type WriteRows<'a> = &'a mut dyn FnMut(&[Plane; MAX_COMPONENTS], usize);
+
+/// The coded data of a scan.
+#[derive(Debug)]
+pub(crate) struct ScanSource<'a> {
+    pub(crate) file: &'a [u8],
+    /// Byte offset of the first coded byte.
+    pub(crate) start: usize,
+    /// The file's index, if it has one.
+    pub(crate) index: Option<&'a mut SeekIndex>,
+}
+
+/// The outcome of a scan's decoding.
+#[derive(Debug)]
+pub(crate) struct DecodedScan {
+    pub(crate) is_damaged: bool,
+    /// Byte offset of the marker after the data, if it was decoded without an index.
+    pub(crate) end: usize,
+}
 
 /// The decoding of one scan.
 #[derive(Debug)]
@@ -26,7 +48,8 @@ pub(crate) struct SequentialScan<'a> {
     /// Needed columns and rows of MCUs.
     columns: Range<usize>,
     rows: Range<usize>,
-    restart_interval: usize,
+    /// Number of MCUs of a segment; [`usize::MAX`] without restart markers.
+    interval: usize,
     /// True if no other scan is needed.
     is_only: bool,
 }
@@ -76,7 +99,10 @@ impl<'a> SequentialScan<'a> {
             across: scan.mcus.0,
             columns: columns.0..columns.1.min(scan.mcus.0),
             rows: rows.0..rows.1.min(scan.mcus.1),
-            restart_interval: tables.restart_interval,
+            interval: match tables.restart_interval {
+                0 => usize::MAX,
+                interval => interval,
+            },
             is_only,
         })
     }
@@ -92,30 +118,22 @@ impl<'a> SequentialScan<'a> {
         }
     }
 
-    /// Number of segments that the needed rows span.
-    pub(crate) fn segments(&self) -> usize {
-        let mcus = self.rows.end * self.across;
-        match self.restart_interval {
-            0 => 1,
-            interval => mcus.div_ceil(interval),
-        }
-    }
-
     /// Decodes the needed MCUs. `write` is called as soon as rows are there, if the scan is the only
-    /// one. Returns true if data is damaged.
+    /// one.
     pub(crate) fn run(
         &self,
         simd: InstructionSet,
+        source: ScanSource<'_>,
         tables: &TableCache,
         buffers: &mut ScanBuffers,
         write: Option<WriteRows<'_>>,
-    ) -> bool {
+    ) -> DecodedScan {
         #[cfg(target_arch = "x86_64")]
         if simd.level() >= Level::Avx2 {
             // SAFETY: a set at this level exists only where the machine has AVX2 and BMI.
-            return unsafe { self.run_bmi(simd, tables, buffers, write) };
+            return unsafe { self.run_bmi(simd, source, tables, buffers, write) };
         }
-        self.run_rows(simd, tables, buffers, write)
+        self.run_rows(simd, source, tables, buffers, write)
     }
 
     /// As [`Self::run_rows`], with shifts that need no fixed register.
@@ -124,70 +142,55 @@ impl<'a> SequentialScan<'a> {
     fn run_bmi(
         &self,
         simd: InstructionSet,
+        source: ScanSource<'_>,
         tables: &TableCache,
         buffers: &mut ScanBuffers,
         write: Option<WriteRows<'_>>,
-    ) -> bool {
-        self.run_rows(simd, tables, buffers, write)
+    ) -> DecodedScan {
+        self.run_rows(simd, source, tables, buffers, write)
     }
 
     #[inline(always)]
     fn run_rows(
         &self,
         simd: InstructionSet,
+        mut source: ScanSource<'_>,
         tables: &TableCache,
         buffers: &mut ScanBuffers,
         mut write: Option<WriteRows<'_>>,
-    ) -> bool {
+    ) -> DecodedScan {
         let ScanBuffers {
             coded,
             tail,
             planes,
         } = buffers;
-        let mut reader = SegmentReader::new(&[], std::mem::take(tail));
         let tables: Vec<Coders<'_>> = { self.parts.iter() }
             .map(|part| (tables.get(part.dc), tables.get(part.ac)))
             .collect();
-        let mut predictions = [0; MAX_COMPONENTS];
-        let interval = match self.restart_interval {
-            0 => usize::MAX,
-            interval => interval,
+        let mut decoded = DecodedScan {
+            is_damaged: false,
+            end: source.start,
         };
-        // Segments are independent, so those before the needed rows are not read.
-        let first = self.rows.start * self.across + self.columns.start;
-        let mut mcu = first / interval * interval;
-        let mut left = 0;
-        let first_row = mcu / self.across;
-        for row in first_row..self.rows.end {
-            let is_needed = row >= self.rows.start;
-            if is_needed {
+        for run in self.runs(source.index.as_deref()) {
+            let recorder;
+            (decoded.end, recorder) = self.take(&run, &mut source, coded);
+            let (interval, needed_from) = (self.interval, self.first_of_segment());
+            let tail_buffer = std::mem::take(tail);
+            let mut mcus =
+                McuReader::new(&run, coded, interval, needed_from, recorder, tail_buffer);
+            for row in run.rows {
                 for part in self.parts.iter().filter(|p| p.is_needed) {
                     planes[part.component.index].clear_coefficients();
                 }
-            }
-            let is_last = row + 1 == self.rows.end;
-            let columns = if is_last {
-                self.columns.end
-            } else {
-                self.across
-            };
-            while mcu < row * self.across + columns {
-                if left == 0 {
-                    reader.restart(coded.segment(mcu / interval));
-                    predictions = [0; MAX_COMPONENTS];
-                    left = interval;
+                let first = row * self.across + self.columns.start;
+                while mcus.mcu() < first {
+                    mcus.next();
+                    self.skip_mcu(&mut mcus, &tables);
                 }
-                let column = mcu - row * self.across;
-                if is_needed && self.columns.contains(&column) {
-                    let column = column - self.columns.start;
-                    self.decode_mcu(&mut reader, &tables, column, &mut predictions, planes);
-                } else {
-                    self.skip_mcu(&mut reader, &tables, &mut predictions);
+                for column in 0..self.columns.len() {
+                    mcus.next();
+                    self.decode_mcu(&mut mcus, &tables, column, planes);
                 }
-                left -= 1;
-                mcu += 1;
-            }
-            if is_needed {
                 for part in self.parts.iter().filter(|p| p.is_needed) {
                     let plane = &mut planes[part.component.index];
                     let row = row - self.rows.start;
@@ -197,27 +200,99 @@ impl<'a> SequentialScan<'a> {
                     write(planes, self.ready(row));
                 }
             }
+            decoded.is_damaged |= mcus.segment.bits.is_damaged;
+            *tail = mcus.segment.into_buffer();
         }
-        let is_damaged = reader.bits.is_damaged;
-        *tail = reader.into_buffer();
-        is_damaged
+        decoded
+    }
+
+    /// Returns the MCUs to be decoded. Without an index, they are one run.
+    fn runs(&self, index: Option<&SeekIndex>) -> Vec<McuRun> {
+        let mut runs: Vec<McuRun> = Vec::new();
+        for row in self.rows.clone() {
+            let needed = row * self.across + self.columns.start;
+            let source = index.map_or_else(Default::default, |i| i.at_or_before(needed));
+            match runs.last_mut() {
+                // No MCUs before the row's point can be passed over.
+                Some(last) if source.0 <= self.end(&last.rows) => last.rows.end = row + 1,
+                Some(_) => runs.push(McuRun {
+                    source,
+                    first: source.0,
+                    rows: row..row + 1,
+                }),
+                None => {
+                    // An index is recorded without a gap. Otherwise, segments are independent, so
+                    // those before the needed rows are not read.
+                    let is_recorded = index.is_some_and(|i| !i.is_complete());
+                    let first = if is_recorded {
+                        source.0
+                    } else {
+                        source.0.max(self.first_of_segment())
+                    };
+                    runs.push(McuRun {
+                        source,
+                        first,
+                        rows: row..row + 1,
+                    });
+                }
+            }
+        }
+        runs
+    }
+
+    /// Returns the MCU after the last needed one of these rows.
+    const fn end(&self, rows: &Range<usize>) -> usize {
+        (rows.end - 1) * self.across + self.columns.end
+    }
+
+    /// Returns the first MCU of the segment in which the needed ones begin.
+    const fn first_of_segment(&self) -> usize {
+        let first = self.rows.start * self.across + self.columns.start;
+        first / self.interval * self.interval
+    }
+
+    /// Takes the data of a run. Returns the file's offset of the marker after the data, and the
+    /// recorder of points after those that the index has.
+    fn take<'s>(
+        &self,
+        run: &McuRun,
+        source: &'s mut ScanSource<'_>,
+        coded: &mut CodedData,
+    ) -> (usize, Option<SeekRecorder<'s>>) {
+        let end = self.end(&run.rows);
+        let (mcu, point) = run.source;
+        let most = end.div_ceil(self.interval) - mcu / self.interval;
+        let start = source.start.saturating_add((point.bits / 8) as usize);
+        let index = source.index.as_deref_mut();
+        let bits = index.as_ref().and_then(|i| i.bits_before(end));
+        if let Some(bits) = bits {
+            // Blocks before the end of the data are read more slowly, so it ends later than needed.
+            let limit = source.start.saturating_add((bits / 8) as usize);
+            let limit = limit.saturating_add(2 * BLOCK_ROOM);
+            let file = source.file.get(..limit).unwrap_or(source.file);
+            return (coded.take(file, start, most), None);
+        }
+        let stored = source.file.get(source.start..).unwrap_or_default();
+        let index = index.filter(|i| !i.is_complete());
+        let recorder = index.map(|i| SeekRecorder::new(i, stored, point.bits));
+        (coded.take(source.file, start, most), recorder)
     }
 
     /// Decodes an MCU in a column, counted from the first needed one.
     #[inline(always)]
     fn decode_mcu(
         &self,
-        reader: &mut SegmentReader<'_>,
+        mcus: &mut McuReader<'_>,
         tables: &[Coders<'_>],
         column: usize,
-        predictions: &mut [i16; MAX_COMPONENTS],
         planes: &mut [Plane; MAX_COMPONENTS],
     ) {
-        for ((part, coders), prediction) in self.parts.iter().zip(tables).zip(predictions) {
+        let parts = self.parts.iter().zip(tables).zip(&mut mcus.predictions);
+        for ((part, coders), prediction) in parts {
             let ScanComponent { index, h, v, .. } = part.component;
             if !part.is_needed {
                 for _ in 0..h * v {
-                    reader.skip(*coders, prediction);
+                    mcus.segment.skip(*coders, prediction);
                 }
                 continue;
             }
@@ -227,7 +302,7 @@ impl<'a> SequentialScan<'a> {
                 for x in 0..h {
                     let at = y * across + column * h + x;
                     let block = &mut plane.coefficients[at];
-                    plane.flat[at] = reader.block(*coders, prediction, block);
+                    plane.flat[at] = mcus.segment.block(*coders, prediction, block);
                 }
             }
         }
@@ -235,15 +310,11 @@ impl<'a> SequentialScan<'a> {
 
     /// Passes over an MCU.
     #[inline(always)]
-    fn skip_mcu(
-        &self,
-        reader: &mut SegmentReader<'_>,
-        tables: &[Coders<'_>],
-        predictions: &mut [i16; MAX_COMPONENTS],
-    ) {
-        for ((part, coders), prediction) in self.parts.iter().zip(tables).zip(predictions) {
+    fn skip_mcu(&self, mcus: &mut McuReader<'_>, tables: &[Coders<'_>]) {
+        let parts = self.parts.iter().zip(tables).zip(&mut mcus.predictions);
+        for ((part, coders), prediction) in parts {
             for _ in 0..part.component.h * part.component.v {
-                reader.skip(*coders, prediction);
+                mcus.segment.skip(*coders, prediction);
             }
         }
     }
