@@ -6,13 +6,14 @@ use crate::format::{Decoded, PixelFormat, Target};
 use crate::header::{JpegHeader, MAX_COMPONENTS};
 use crate::idct::CoefficientBlock;
 use crate::marker::{self, Segment, Segments};
+use crate::mcu_runs::ScanSource;
 use crate::pixels::LineBuffers;
 use crate::plane::Plane;
 use crate::progressive::{CoefficientPlane, ProgressiveScan};
 use crate::region::PixelRegion;
 use crate::scan::{ScanHeader, TableCache};
 use crate::seek_index::SeekIndex;
-use crate::sequential::{ScanSource, SequentialScan};
+use crate::sequential::SequentialScan;
 use crate::simd::InstructionSet;
 
 /// Largest number of scans of a progressive file, which bounds the time that a hostile one takes.

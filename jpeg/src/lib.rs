@@ -33,7 +33,8 @@ mod huffman;
 mod huffman_spec;
 mod idct;
 mod marker;
-mod mcus;
+mod mcu_reader;
+mod mcu_runs;
 #[cfg(feature = "oracle")]
 pub mod oracle;
 mod pixels;

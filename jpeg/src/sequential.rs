@@ -1,34 +1,19 @@
 //! A scan of whole coefficients: entropy decoding and inverse DCT, one row of MCUs at a time.
 
-use std::ops::Range;
-
-use crate::bits::BLOCK_ROOM;
 use crate::buffers::ScanBuffers;
 use crate::error::HeaderError;
 use crate::format::Target;
 use crate::header::{DecodingTables, MAX_COMPONENTS};
 use crate::huffman::Coders;
 use crate::idct::CoefficientBlock;
-use crate::mcus::{McuReader, McuRun};
+use crate::mcu_reader::McuReader;
+use crate::mcu_runs::{McuWindow, ScanSource};
 use crate::plane::Plane;
 use crate::scan::{ScanComponent, ScanHeader, TableCache};
-use crate::seek_index::SeekIndex;
-use crate::seek_recorder::SeekRecorder;
-use crate::segments::CodedData;
 use crate::simd::{InstructionSet, Level};
 
 /// Called with the planes and the number of the region's rows whose samples are there.
 pub(crate) type WriteRows<'a> = &'a mut dyn FnMut(&[Plane; MAX_COMPONENTS], usize);
-
-/// The coded data of a scan.
-#[derive(Debug)]
-pub(crate) struct ScanSource<'a> {
-    pub(crate) file: &'a [u8],
-    /// Byte offset of the first coded byte.
-    pub(crate) start: usize,
-    /// The file's index, if it has one.
-    pub(crate) index: Option<&'a mut SeekIndex>,
-}
 
 /// The outcome of a scan's decoding.
 #[derive(Debug)]
@@ -43,13 +28,7 @@ pub(crate) struct DecodedScan {
 pub(crate) struct SequentialScan<'a> {
     target: &'a Target<'a>,
     parts: Vec<ScanPart>,
-    /// Number of MCUs in a row.
-    across: usize,
-    /// Needed columns and rows of MCUs.
-    columns: Range<usize>,
-    rows: Range<usize>,
-    /// Number of MCUs of a segment; [`usize::MAX`] without restart markers.
-    interval: usize,
+    window: McuWindow,
     /// True if no other scan is needed.
     is_only: bool,
 }
@@ -96,12 +75,14 @@ impl<'a> SequentialScan<'a> {
         Ok(Self {
             target,
             parts,
-            across: scan.mcus.0,
-            columns: columns.0..columns.1.min(scan.mcus.0),
-            rows: rows.0..rows.1.min(scan.mcus.1),
-            interval: match tables.restart_interval {
-                0 => usize::MAX,
-                interval => interval,
+            window: McuWindow {
+                across: scan.mcus.0,
+                columns: columns.0..columns.1.min(scan.mcus.0),
+                rows: rows.0..rows.1.min(scan.mcus.1),
+                interval: match tables.restart_interval {
+                    0 => usize::MAX,
+                    interval => interval,
+                },
             },
             is_only,
         })
@@ -111,10 +92,11 @@ impl<'a> SequentialScan<'a> {
     pub(crate) fn make_room(&self, buffers: &mut ScanBuffers) {
         // Pixels of a row of MCUs depend on that row, and on the one before or after it.
         let most = if self.is_only { 2 } else { usize::MAX };
-        let rows = self.rows.start..self.rows.start + self.rows.len().min(most);
+        let rows =
+            self.window.rows.start..self.window.rows.start + self.window.rows.len().min(most);
         for part in self.parts.iter().filter(|p| p.is_needed) {
             let ScanComponent { index, h, v, .. } = part.component;
-            buffers.planes[index].reset(&self.columns, &rows, (h, v));
+            buffers.planes[index].reset(&self.window.columns, &rows, (h, v));
         }
     }
 
@@ -171,29 +153,26 @@ impl<'a> SequentialScan<'a> {
             is_damaged: false,
             end: source.start,
         };
-        for run in self.runs(source.index.as_deref()) {
+        for run in self.window.runs(source.index.as_deref()) {
             let recorder;
-            (decoded.end, recorder) = self.take(&run, &mut source, coded);
-            let (interval, needed_from) = (self.interval, self.first_of_segment());
-            let tail_buffer = std::mem::take(tail);
-            let mut mcus =
-                McuReader::new(&run, coded, interval, needed_from, recorder, tail_buffer);
+            (decoded.end, recorder) = source.take(&self.window, &run, coded);
+            let buffer = std::mem::take(tail);
+            let mut mcus = McuReader::new(&self.window, &run, coded, recorder, buffer);
             for row in run.rows {
                 for part in self.parts.iter().filter(|p| p.is_needed) {
                     planes[part.component.index].clear_coefficients();
                 }
-                let first = row * self.across + self.columns.start;
-                while mcus.mcu() < first {
+                while mcus.mcu() < self.window.first(row) {
                     mcus.next();
                     self.skip_mcu(&mut mcus, &tables);
                 }
-                for column in 0..self.columns.len() {
+                for column in 0..self.window.columns.len() {
                     mcus.next();
                     self.decode_mcu(&mut mcus, &tables, column, planes);
                 }
                 for part in self.parts.iter().filter(|p| p.is_needed) {
                     let plane = &mut planes[part.component.index];
-                    let row = row - self.rows.start;
+                    let row = row - self.window.rows.start;
                     plane.transform(simd, row, part.component.v, &part.quantization);
                 }
                 if let Some(write) = &mut write {
@@ -204,78 +183,6 @@ impl<'a> SequentialScan<'a> {
             *tail = mcus.segment.into_buffer();
         }
         decoded
-    }
-
-    /// Returns the MCUs to be decoded. Without an index, they are one run.
-    fn runs(&self, index: Option<&SeekIndex>) -> Vec<McuRun> {
-        let mut runs: Vec<McuRun> = Vec::new();
-        for row in self.rows.clone() {
-            let needed = row * self.across + self.columns.start;
-            let source = index.map_or_else(Default::default, |i| i.at_or_before(needed));
-            match runs.last_mut() {
-                // No MCUs before the row's point can be passed over.
-                Some(last) if source.0 <= self.end(&last.rows) => last.rows.end = row + 1,
-                Some(_) => runs.push(McuRun {
-                    source,
-                    first: source.0,
-                    rows: row..row + 1,
-                }),
-                None => {
-                    // An index is recorded without a gap. Otherwise, segments are independent, so
-                    // those before the needed rows are not read.
-                    let is_recorded = index.is_some_and(|i| !i.is_complete());
-                    let first = if is_recorded {
-                        source.0
-                    } else {
-                        source.0.max(self.first_of_segment())
-                    };
-                    runs.push(McuRun {
-                        source,
-                        first,
-                        rows: row..row + 1,
-                    });
-                }
-            }
-        }
-        runs
-    }
-
-    /// Returns the MCU after the last needed one of these rows.
-    const fn end(&self, rows: &Range<usize>) -> usize {
-        (rows.end - 1) * self.across + self.columns.end
-    }
-
-    /// Returns the first MCU of the segment in which the needed ones begin.
-    const fn first_of_segment(&self) -> usize {
-        let first = self.rows.start * self.across + self.columns.start;
-        first / self.interval * self.interval
-    }
-
-    /// Takes the data of a run. Returns the file's offset of the marker after the data, and the
-    /// recorder of points after those that the index has.
-    fn take<'s>(
-        &self,
-        run: &McuRun,
-        source: &'s mut ScanSource<'_>,
-        coded: &mut CodedData,
-    ) -> (usize, Option<SeekRecorder<'s>>) {
-        let end = self.end(&run.rows);
-        let (mcu, point) = run.source;
-        let most = end.div_ceil(self.interval) - mcu / self.interval;
-        let start = source.start.saturating_add((point.bits / 8) as usize);
-        let index = source.index.as_deref_mut();
-        let bits = index.as_ref().and_then(|i| i.bits_before(end));
-        if let Some(bits) = bits {
-            // Blocks before the end of the data are read more slowly, so it ends later than needed.
-            let limit = source.start.saturating_add((bits / 8) as usize);
-            let limit = limit.saturating_add(2 * BLOCK_ROOM);
-            let file = source.file.get(..limit).unwrap_or(source.file);
-            return (coded.take(file, start, most), None);
-        }
-        let stored = source.file.get(source.start..).unwrap_or_default();
-        let index = index.filter(|i| !i.is_complete());
-        let recorder = index.map(|i| SeekRecorder::new(i, stored, point.bits));
-        (coded.take(source.file, start, most), recorder)
     }
 
     /// Decodes an MCU in a column, counted from the first needed one.
@@ -297,7 +204,7 @@ impl<'a> SequentialScan<'a> {
                 continue;
             }
             let plane = &mut planes[index];
-            let across = self.columns.len() * h;
+            let across = self.window.columns.len() * h;
             for y in 0..v {
                 for x in 0..h {
                     let at = y * across + column * h + x;
@@ -322,7 +229,7 @@ impl<'a> SequentialScan<'a> {
     /// Number of the region's rows whose samples are there after a row of MCUs.
     fn ready(&self, row: usize) -> usize {
         let region = self.target.region;
-        if row + 1 == self.rows.end {
+        if row + 1 == self.window.rows.end {
             return region.height;
         }
         let is_ready = |y: usize| {

@@ -1,22 +1,9 @@
-//! Reads the MCUs of a scan one after another.
-
-use std::ops::Range;
+//! A place in a scan, which moves from MCU to MCU.
 
 use crate::header::MAX_COMPONENTS;
-use crate::seek_index::SeekPoint;
+use crate::mcu_runs::{McuRun, McuWindow};
 use crate::seek_recorder::SeekRecorder;
 use crate::segments::{CodedData, SegmentReader};
-
-/// MCUs that are decoded one after another.
-#[derive(Debug)]
-pub(crate) struct McuRun {
-    /// The point from which the data is read, and the MCU that it precedes.
-    pub(crate) source: (usize, SeekPoint),
-    /// First MCU: the one of the point, or the first one of a segment after it.
-    pub(crate) first: usize,
-    /// Needed rows of MCUs.
-    pub(crate) rows: Range<usize>,
-}
 
 /// A place before an MCU of a run.
 #[derive(Debug)]
@@ -42,10 +29,9 @@ pub(crate) struct McuReader<'a> {
 impl<'a> McuReader<'a> {
     /// Creates a reader of a run, whose data is `coded`. It takes over a buffer.
     pub(crate) fn new(
+        window: &McuWindow,
         run: &McuRun,
         coded: &'a CodedData,
-        interval: usize,
-        needed_from: usize,
         recorder: Option<SeekRecorder<'a>>,
         tail: Vec<u8>,
     ) -> Self {
@@ -56,9 +42,9 @@ impl<'a> McuReader<'a> {
             predictions: point.predictions,
             mcu: run.first,
             stop: run.first,
-            interval,
-            first_segment: mcu / interval,
-            needed_from,
+            interval: window.interval,
+            first_segment: mcu / window.interval,
+            needed_from: window.first_of_segment(),
             recorder,
         }
     }
