@@ -31,31 +31,32 @@ pub(crate) struct McuRun {
 }
 
 impl McuWindow {
-    /// Returns the MCUs to be decoded. Without an index, they are one run.
-    pub(crate) fn runs(&self, index: Option<&SeekIndex>) -> Vec<McuRun> {
-        let mut runs: Vec<McuRun> = Vec::new();
-        for row in self.rows.clone() {
-            let needed = self.first(row);
-            let source = index.map_or_else(Default::default, |i| i.at_or_before(needed));
-            let first = match runs.last_mut() {
-                // No MCUs between the rows can be jumped over.
-                Some(last) if source.0 <= self.end(last) => {
-                    last.rows.end = row + 1;
-                    continue;
-                }
-                Some(_) => source.0,
-                // An index is recorded without a gap.
-                None if index.is_some_and(|i| !i.is_complete()) => source.0,
-                // Segments are independent, so those before the needed rows are not read.
-                None => source.0.max(self.first_of_segment()),
-            };
-            runs.push(McuRun {
-                source,
-                first,
-                rows: row..row + 1,
-            });
+    /// Returns the run that begins with a needed row; `None` after the last one. Without an index,
+    /// all rows are one run.
+    pub(crate) fn run(&self, row: usize, index: Option<&SeekIndex>) -> Option<McuRun> {
+        if row >= self.rows.end {
+            return None;
         }
-        runs
+        let source = |row| {
+            let first = self.first(row);
+            index.map_or_else(Default::default, |i| i.at_or_before(first))
+        };
+        let mut run = McuRun {
+            source: source(row),
+            first: source(row).0,
+            rows: row..row + 1,
+        };
+        // Segments are independent, so those before the first row are not read. An index, however,
+        // is recorded without a gap.
+        let is_recorded = index.is_some_and(|i| !i.is_complete());
+        if row == self.rows.start && !is_recorded {
+            run.first = run.first.max(self.first_of_segment());
+        }
+        // Where no point is between two rows, there is nothing to jump over.
+        while run.rows.end < self.rows.end && source(run.rows.end).0 <= self.end(&run) {
+            run.rows.end += 1;
+        }
+        Some(run)
     }
 
     /// Returns the first needed MCU of a row.
@@ -110,5 +111,69 @@ impl ScanSource<'_> {
             after,
             index.map(|i| SeekRecorder::new(i, stored, point.bits)),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::JpegHeader;
+    use crate::seek_index::tests::headers;
+
+    fn window(columns: Range<usize>, rows: Range<usize>, interval: usize) -> McuWindow {
+        McuWindow {
+            across: 40,
+            columns,
+            rows,
+            interval,
+        }
+    }
+
+    /// Returns the index of an image of 400 MCUs with so many points.
+    fn index(points: usize) -> SeekIndex {
+        let header = JpegHeader::read(&headers(1, 8 * 400)).unwrap();
+        let point = |i| SeekPoint {
+            bits: 1000 * (i as u64 + 1),
+            predictions: [0; 4],
+        };
+        let empty = SeekIndex::new(&header).unwrap();
+        let points = (0..points).map(point).collect();
+        empty.with_points(points, false).unwrap()
+    }
+
+    /// Returns the first MCU and the rows of each run.
+    fn runs(window: &McuWindow, index: Option<&SeekIndex>) -> Vec<(usize, Range<usize>)> {
+        let mut row = window.rows.start;
+        let mut runs = Vec::new();
+        while let Some(run) = window.run(row, index) {
+            row = run.rows.end;
+            runs.push((run.first, run.rows));
+        }
+        runs
+    }
+
+    #[test]
+    fn a_run_begins_at_the_last_point_before_its_row() {
+        let complete = index(49);
+        let narrow = window(11..20, 2..5, usize::MAX);
+        let found = runs(&narrow, Some(&complete));
+        assert_eq!(found, [(88, 2..3), (128, 3..4), (168, 4..5)]);
+        assert_eq!(runs(&narrow, None), [(0, 2..5)]);
+        // The points end within the third row, and after its needed columns.
+        assert_eq!(runs(&narrow, Some(&index(11))), [(88, 2..5)]);
+        assert_eq!(runs(&narrow, Some(&index(14))), [(88, 2..3), (112, 3..5)]);
+        let wide = window(1..40, 2..5, usize::MAX);
+        assert_eq!(runs(&wide, Some(&complete)), [(80, 2..5)]);
+    }
+
+    #[test]
+    fn segments_before_a_region_are_read_for_the_index_only() {
+        let window = window(11..20, 2..3, 9);
+        assert_eq!(runs(&window, None), [(90, 2..3)]);
+        assert_eq!(runs(&window, Some(&index(49))), [(90, 2..3)]);
+        assert_eq!(runs(&window, Some(&index(3))), [(24, 2..3)]);
+        let mut closed = index(3);
+        closed.close();
+        assert_eq!(runs(&window, Some(&closed)), [(90, 2..3)]);
     }
 }

@@ -21,11 +21,12 @@ pub(crate) struct SeekPoint {
 ///
 /// [`RegionDecoder::decode`](crate::RegionDecoder::decode) records a point every 8 MCUs while it
 /// decodes, and continues where the index ends. Decoding with an index, whatever it covers, has the
-/// result of decoding without one.
+/// result of decoding without one. A point takes 16 bytes of memory, and about 5 as
+/// [bytes](Self::to_bytes).
 ///
 /// An index belongs to the bytes of its file. It is checked for its form only, so a caller who
 /// stores indexes must find them by content (a hash of the file): with the index of other bytes,
-/// decoding is safe and takes no longer, but its pixels are arbitrary.
+/// decoding is safe and takes no longer than without one, but its pixels are arbitrary.
 ///
 /// ```no_run
 /// use forebay_jpeg::{RegionDecoder, InstructionSet, JpegHeader, PixelFormat, PixelRegion, SeekIndex};

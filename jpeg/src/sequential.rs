@@ -153,7 +153,9 @@ impl<'a> SequentialScan<'a> {
             is_damaged: false,
             end: source.start,
         };
-        for run in self.window.runs(source.index.as_deref()) {
+        let mut row = self.window.rows.start;
+        while let Some(run) = self.window.run(row, source.index.as_deref()) {
+            row = run.rows.end;
             let recorder;
             (decoded.end, recorder) = source.take(&self.window, &run, coded);
             let buffer = std::mem::take(tail);
