@@ -18,7 +18,7 @@ const DAMAGE: u8 = 1;
 const MAX_BITS: u64 = 1 << 48;
 
 impl SeekIndex {
-    /// Returns the index as bytes: about 2 to 3 % of the bytes of a photo.
+    /// Returns the index as bytes: about 2 % of the bytes of a photo.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Five bytes are typical for a point of three components.
         let mut bytes = Vec::with_capacity(8 + self.points() * 6);

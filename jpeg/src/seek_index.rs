@@ -4,7 +4,8 @@ use crate::header::{JpegHeader, MAX_COMPONENTS};
 
 /// Number of MCUs from one seek point to the next.
 ///
-/// A smaller distance skips at most a few MCUs less in each row, and takes as many more bytes.
+/// At 8, the bytes of an index are about 2 % of a photo's (`benches/decode.rs` prints the figure), and
+/// about 4 MCUs of a row are decoded in vain.
 pub(crate) const POINT_DISTANCE: usize = 8;
 
 /// State of a decoder before an MCU.

@@ -51,8 +51,8 @@ impl<'a> SeekRecorder<'a> {
 
 /// A place in coded data with stuffed bytes and restart markers.
 ///
-/// The recorder looks for them a second time, because a list of those that were found at first would
-/// take more memory than the data in the worst case.
+/// It walks the stored bytes a second time, because a list of the stuffed ones would take more memory
+/// than the data in the worst case.
 #[derive(Debug)]
 struct StoredCursor {
     /// Offset in the stored data.
