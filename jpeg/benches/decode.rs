@@ -4,8 +4,10 @@
 //! taskset -c 0 cargo bench -p forebay-jpeg --features oracle -- FOLDER [ROUNDS [NAME]]
 //! ```
 //!
-//! Prints the median time of an image, and the ratio of medians, for whole images, for the regions
-//! of `random_resized_crop(scale = (0.08, 1))`, and for luma.
+//! Prints the median time of an image, and the ratio of medians, for whole images, for luma, and for
+//! the regions of `random_resized_crop(scale = (0.08, 1))`: without a seek index, recording one from
+//! nothing, and with that of the whole file, which is read from its bytes. Regions differ from round to
+//! round.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -15,16 +17,28 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use forebay_jpeg::oracle::{self, Image, OracleFormat};
-use forebay_jpeg::{InstructionSet, JpegHeader, PixelFormat, PixelRegion, RegionDecoder};
+use forebay_jpeg::{
+    InstructionSet, JpegHeader, PixelFormat, PixelRegion, RegionDecoder, SeekIndex,
+};
 
-/// A way to decode a photo.
-type Work = Box<dyn FnMut(&Photo)>;
+/// A way to decode a photo, or a region of it.
+type Work = Box<dyn FnMut(&Photo, PixelRegion)>;
 
-/// A file with its header and a region.
+/// A file with its header and its seek index.
 struct Photo {
     file: Vec<u8>,
     header: JpegHeader,
-    region: PixelRegion,
+    /// Bytes of the index of the whole file, if it can have one.
+    index: Option<Vec<u8>>,
+}
+
+/// The part of a photo that is decoded, and the use of its index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Whole,
+    Region,
+    Recording,
+    Indexed,
 }
 
 /// Returns a number from 0 to 1 that depends on its seed only.
@@ -58,16 +72,20 @@ fn photos(folder: &str) -> Result<Vec<Photo>, Box<dyn Error>> {
         .map(|e| e.map(|e| e.path()))
         .collect::<Result<_, _>>()?;
     paths.sort();
-    let mut seed = 1;
+    let mut decoder = RegionDecoder::new(InstructionSet::best());
     let mut photos = Vec::new();
     for path in paths {
         let file = fs::read(path)?;
         if let Ok(header) = JpegHeader::read(&file) {
-            let region = random_region(&header, &mut seed);
+            let mut index = SeekIndex::new(&header);
+            let (region, format) = (PixelRegion::whole(&header), PixelFormat::Rgb);
+            let mut out = vec![0; region.width * region.height * 3];
+            let decoded = decoder.decode(&file, &header, region, format, index.as_mut(), &mut out);
+            black_box(decoded).ok();
             photos.push(Photo {
                 file,
                 header,
-                region,
+                index: index.map(|i| i.to_bytes()),
             });
         }
     }
@@ -87,7 +105,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = arguments.first().ok_or("name a folder of JPEG files")?;
     let rounds = arguments.get(1).map_or(Ok(7), |r| r.parse())?;
     let photos = photos(folder)?;
-    println!("{} files", photos.len());
+    let indexed = photos.iter().filter(|p| p.index.is_some());
+    let bytes: usize = indexed.clone().map(|p| p.file.len()).sum();
+    let index_bytes: usize = indexed.clone().flat_map(|p| &p.index).map(Vec::len).sum();
+    println!(
+        "{} files; indexes of {} take {:.2} % of their bytes",
+        photos.len(),
+        indexed.count(),
+        100.0 * index_bytes as f64 / bytes as f64
+    );
     let mut image = Image {
         width: 0,
         height: 0,
@@ -97,30 +123,37 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut works: Vec<Work> = Vec::new();
     for samples in [OracleFormat::Rgb, OracleFormat::Luma] {
         let mut image = image.clone();
-        works.push(Box::new(move |p: &Photo| {
+        works.push(Box::new(move |p: &Photo, _| {
             black_box(oracle::decode_into(&p.file, samples, &mut image)).ok();
         }));
     }
     for simd in InstructionSet::all() {
-        for (name, output, whole) in [
-            ("whole", PixelFormat::Rgb, true),
-            ("luma", PixelFormat::Luma, true),
-            ("region", PixelFormat::Rgb, false),
+        for (name, output, mode) in [
+            ("whole", PixelFormat::Rgb, Mode::Whole),
+            ("luma", PixelFormat::Luma, Mode::Whole),
+            ("region", PixelFormat::Rgb, Mode::Region),
+            ("region, recording", PixelFormat::Rgb, Mode::Recording),
+            ("region, indexed", PixelFormat::Rgb, Mode::Indexed),
         ] {
             names.push(format!("{simd:?} {name}"));
             let mut decoder = RegionDecoder::new(simd);
             let mut out = std::mem::take(&mut image.samples);
-            works.push(Box::new(move |p: &Photo| {
+            works.push(Box::new(move |p: &Photo, region| {
                 let Ok(header) = JpegHeader::read(&p.file) else {
                     return;
                 };
-                let region = if whole {
-                    PixelRegion::whole(&header)
-                } else {
-                    p.region
+                let region = match mode {
+                    Mode::Whole => PixelRegion::whole(&header),
+                    _ => region,
+                };
+                let mut index = match (mode, &p.index) {
+                    (Mode::Recording, _) => SeekIndex::new(&header),
+                    (Mode::Indexed, Some(bytes)) => SeekIndex::from_bytes(&header, bytes).ok(),
+                    _ => None,
                 };
                 out.resize(region.width * region.height * output.channels(&header), 0);
-                black_box(decoder.decode(&p.file, &p.header, region, output, &mut out)).ok();
+                let index = index.as_mut();
+                black_box(decoder.decode(&p.file, &header, region, output, index, &mut out)).ok();
             }));
         }
     }
@@ -135,10 +168,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("no such name".into());
     }
     let mut times = vec![Vec::new(); works.len()];
+    let mut seed = 1;
     for _ in 0..rounds {
+        let regions: Vec<_> = { photos.iter() }
+            .map(|p| random_region(&p.header, &mut seed))
+            .collect();
         for (work, times) in works.iter_mut().zip(&mut times) {
             let start = Instant::now();
-            photos.iter().for_each(&mut *work);
+            for (photo, region) in photos.iter().zip(&regions) {
+                work(photo, *region);
+            }
             times.push(start.elapsed().as_secs_f64() * 1e6 / photos.len() as f64);
         }
     }

@@ -153,8 +153,8 @@ impl BitReader {
         let mut k = 1usize;
         let is_flat = 'block: loop {
             reader.refill(data);
-            // Two lookups take at most 22 bits, so the second one leaves enough for a symbol.
-            for _ in 0..2 {
+            // Two lookups take at most 22 bits, so enough are left for a symbol of the third one.
+            for _ in 0..3 {
                 let entry = ac.pairs[reader.lookup()];
                 let first = k + usize::from(entry.first_gap);
                 let next = first + usize::from(entry.second_gap);

@@ -6,11 +6,13 @@ use crate::format::{Decoded, PixelFormat, Target};
 use crate::header::{JpegHeader, MAX_COMPONENTS};
 use crate::idct::CoefficientBlock;
 use crate::marker::{self, Segment, Segments};
+use crate::mcu_runs::ScanSource;
 use crate::pixels::LineBuffers;
 use crate::plane::Plane;
 use crate::progressive::{CoefficientPlane, ProgressiveScan};
 use crate::region::PixelRegion;
 use crate::scan::{ScanHeader, TableCache};
+use crate::seek_index::SeekIndex;
 use crate::sequential::SequentialScan;
 use crate::simd::InstructionSet;
 
@@ -54,24 +56,32 @@ impl RegionDecoder {
     /// the end of a segment are zeros, blocks after it have no coefficients (gray), an invalid code
     /// is a 0 of 17 bits, and segments between restart markers count in their order.
     ///
+    /// With an index, decoding jumps over MCUs beside the region that the index covers. If the
+    /// region ends after the index, all MCUs between are read, and the index is extended. The result
+    /// is the same.
+    ///
     /// # Errors
     ///
     /// An error of the scans' headers and tables, or [`HeaderError::Invalid`] for a region outside
-    /// the image, or a length of `out` that is not
-    /// `region.width * region.height * format.channels(header)`.
+    /// the image, an index that was not made for a header of these MCUs, or a length of `out` that is
+    /// not `region.width * region.height * format.channels(header)`.
     pub fn decode(
         &mut self,
         file: &[u8],
         header: &JpegHeader,
         region: PixelRegion,
         format: PixelFormat,
+        index: Option<&mut SeekIndex>,
         out: &mut [u8],
     ) -> Result<Decoded, HeaderError> {
         let target = Target::new(header, region, format, out.len())?;
+        if index.as_ref().is_some_and(|index| !index.fits(header)) {
+            return Err(HeaderError::Invalid("seek index"));
+        }
         if header.is_progressive() {
             self.progressive(file, &target, out)
         } else {
-            self.sequential(file, &target, out)
+            self.sequential(file, &target, index, out)
         }
     }
 
@@ -80,6 +90,7 @@ impl RegionDecoder {
         &mut self,
         file: &[u8],
         target: &Target<'_>,
+        mut index: Option<&mut SeekIndex>,
         out: &mut [u8],
     ) -> Result<Decoded, HeaderError> {
         let mut tables = target.header.tables.clone();
@@ -110,7 +121,6 @@ impl RegionDecoder {
             let is_only = before == target.extents.len() && missing.is_empty();
             let work = SequentialScan::new(target, &scan, &found, &tables, is_only)?;
             work.make_room(&mut self.buffers);
-            let after = { &mut self.buffers.coded }.take(file, segment.end, work.segments());
             let (simd, lines) = (self.simd, &mut self.lines);
             let mut write = |planes: &[Plane; MAX_COMPONENTS], ready: usize| {
                 lines.write(simd, planes, target, rows..ready, out);
@@ -118,8 +128,15 @@ impl RegionDecoder {
             };
             let write: &mut dyn FnMut(&[Plane; MAX_COMPONENTS], usize) = &mut write;
             let write = if is_only { Some(write) } else { None };
-            is_damaged |= work.run(simd, &self.tables, &mut self.buffers, write);
-            segments = Segments::new(file, after);
+            let source = ScanSource {
+                file,
+                start: segment.end,
+                // Its scan has all components, so this is the only one.
+                index: index.take(),
+            };
+            let decoded = work.run(simd, source, &self.tables, &mut self.buffers, write);
+            is_damaged |= decoded.is_damaged;
+            segments = Segments::new(file, decoded.end);
         }
         for index in missing {
             self.buffers.planes[index].clear(&target.extents[index]);

@@ -1,4 +1,4 @@
-//! Errors of headers.
+//! Errors of headers and seek indexes.
 
 use thiserror::Error;
 
@@ -32,4 +32,19 @@ pub enum HeaderError {
     /// The file is valid, but of a kind that this decoder does not decode.
     #[error("cannot decode {0}")]
     Unsupported(&'static str),
+}
+
+/// An error of a serialised [`SeekIndex`](crate::SeekIndex).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SeekIndexError {
+    /// The file is progressive, or its components are in several scans.
+    #[error("the JPEG can have no seek index (its data is in several scans)")]
+    NotSeekable,
+    /// The bytes have another version of the form.
+    #[error("the seek index has version {0}, which is unknown")]
+    Version(u8),
+    /// The bytes are damaged, or belong to a file of another size.
+    #[error("the seek index is invalid, or belongs to another file")]
+    Invalid,
 }

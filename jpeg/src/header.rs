@@ -46,6 +46,14 @@ pub(crate) struct Component {
     pub(crate) height: usize,
 }
 
+impl Component {
+    /// Number of blocks in a row and in a column: the MCUs of a scan of this component alone (ITU-T
+    /// T.81, A.2.2).
+    pub(crate) const fn blocks(&self) -> (usize, usize) {
+        (self.width.div_ceil(8), self.height.div_ceil(8))
+    }
+}
+
 /// The size, sampling and color model of a file.
 #[derive(Debug, Clone)]
 pub struct JpegHeader {
@@ -62,6 +70,8 @@ pub struct JpegHeader {
     pub(crate) scan: usize,
     /// Place of the first EXIF data.
     exif: Option<Range<usize>>,
+    /// Number of components that the first scan names.
+    scan_components: usize,
 }
 
 /// The tables that segments define for the scans after them.
@@ -125,7 +135,12 @@ impl JpegHeader {
                 marker::SOS => {
                     let frame = frame.ok_or(HeaderError::Invalid("scan before its frame"))?;
                     let header = frame.header(tables, segment.at, &notes)?;
-                    return Ok(Self { exif, ..header });
+                    let scan_components = segment.body.first().copied().map_or(0, usize::from);
+                    return Ok(Self {
+                        exif,
+                        scan_components,
+                        ..header
+                    });
                 }
                 marker::EOI => return Err(HeaderError::Truncated),
                 _ => tables.read(&segment)?,
@@ -178,6 +193,18 @@ impl JpegHeader {
             4 * row + 3 * all
         } else {
             4 * row + all
+        }
+    }
+
+    /// Number of MCUs in a row and in a column of the first scan, if it is sequential and has all
+    /// components.
+    pub(crate) fn only_scan(&self) -> Option<(usize, usize)> {
+        if self.is_progressive || self.scan_components != self.components.len() {
+            return None;
+        }
+        match &*self.components {
+            [only] => Some(only.blocks()),
+            _ => Some(self.mcus()),
         }
     }
 
@@ -279,6 +306,7 @@ impl FrameHeader {
             tables,
             scan,
             exif: None,
+            scan_components: 0,
         })
     }
 

@@ -6,7 +6,8 @@
 //! have a [`HeaderError::Unsupported`], which depends on their headers only.
 //!
 //! A region costs the entropy decoding of what precedes it in the file (of the whole file if it is
-//! progressive), and the inverse DCT, upsampling and colors of its own pixels.
+//! progressive), and the inverse DCT, upsampling and colors of its own pixels. A [`SeekIndex`], which
+//! decoding makes, saves a later decoding of the file most of that.
 //!
 //! ```no_run
 //! use forebay_jpeg::{RegionDecoder, JpegHeader, PixelFormat, PixelRegion, InstructionSet};
@@ -16,7 +17,7 @@
 //! let region = PixelRegion { x: 10, y: 20, width: 100, height: 50 };
 //! let mut pixels = vec![0; region.width * region.height * 3];
 //! let mut decoder = RegionDecoder::new(InstructionSet::best());
-//! let decoded = decoder.decode(&file, &header, region, PixelFormat::Rgb, &mut pixels)?;
+//! let decoded = decoder.decode(&file, &header, region, PixelFormat::Rgb, None, &mut pixels)?;
 //! assert!(!decoded.is_damaged);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -32,6 +33,8 @@ mod huffman;
 mod huffman_spec;
 mod idct;
 mod marker;
+mod mcu_reader;
+mod mcu_runs;
 #[cfg(feature = "oracle")]
 pub mod oracle;
 mod pixels;
@@ -39,14 +42,18 @@ mod plane;
 mod progressive;
 mod region;
 mod scan;
+mod seek_bytes;
+mod seek_index;
+mod seek_recorder;
 mod segments;
 mod sequential;
 mod simd;
 mod upsample;
 
 pub use self::decoder::RegionDecoder;
-pub use self::error::HeaderError;
+pub use self::error::{HeaderError, SeekIndexError};
 pub use self::format::{Decoded, PixelFormat};
 pub use self::header::{ColorModel, JpegHeader};
 pub use self::region::PixelRegion;
+pub use self::seek_index::SeekIndex;
 pub use self::simd::InstructionSet;

@@ -104,7 +104,7 @@ impl<'a> ProgressiveScan<'a> {
         tail: &mut Vec<u8>,
         planes: &mut [CoefficientPlane],
     ) -> bool {
-        let mut reader = SegmentReader::new(&[], std::mem::take(tail));
+        let mut reader = SegmentReader::new(&[], 0, std::mem::take(tail));
         let interval = match self.restart_interval {
             0 => usize::MAX,
             interval => interval,

@@ -66,10 +66,9 @@ impl ScanHeader {
         }
         let mut mcus = header.mcus();
         if let [only] = &mut *components {
-            // The MCU of a single component is a block (ITU-T T.81, A.2.2).
-            let component = &header.components[only.index];
+            // The MCU of a single component is a block.
             (only.h, only.v) = (1, 1);
-            mcus = (component.width.div_ceil(8), component.height.div_ceil(8));
+            mcus = header.components[only.index].blocks();
         }
         if components.iter().map(|c| c.h * c.v).sum::<usize>() > MAX_MCU_BLOCKS {
             return Err(HeaderError::Invalid("size of MCUs"));

@@ -91,13 +91,13 @@ pub(crate) struct SegmentReader<'a> {
 }
 
 impl<'a> SegmentReader<'a> {
-    /// Creates a reader, which takes over the buffer of one before it.
-    pub(crate) fn new(segment: &'a [u8], tail: Vec<u8>) -> Self {
+    /// Creates a reader at a bit of a segment. It takes over the buffer of one before it.
+    pub(crate) fn new(segment: &'a [u8], bit: usize, tail: Vec<u8>) -> Self {
         Self {
             segment,
             tail,
             tail_bits: None,
-            bits: BitReader::new(segment, 0),
+            bits: BitReader::new(segment, bit),
             is_exhausted: false,
         }
     }
@@ -106,8 +106,17 @@ impl<'a> SegmentReader<'a> {
     pub(crate) fn restart(&mut self, segment: &'a [u8]) {
         let is_damaged = self.bits.is_damaged;
         let tail = std::mem::take(&mut self.tail);
-        *self = Self::new(segment, tail);
+        *self = Self::new(segment, 0, tail);
         self.bits.is_damaged = is_damaged;
+    }
+
+    /// Number of bits of the segment before the reader's place.
+    pub(crate) const fn position(&self) -> usize {
+        let bits = self.bits.position();
+        match self.tail_bits {
+            None => bits,
+            Some(tail_bits) => self.segment.len() * 8 - tail_bits + bits,
+        }
     }
 
     /// Returns the buffer of the reader.

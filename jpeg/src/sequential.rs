@@ -1,32 +1,34 @@
 //! A scan of whole coefficients: entropy decoding and inverse DCT, one row of MCUs at a time.
 
-use std::ops::Range;
-
 use crate::buffers::ScanBuffers;
 use crate::error::HeaderError;
 use crate::format::Target;
 use crate::header::{DecodingTables, MAX_COMPONENTS};
 use crate::huffman::Coders;
 use crate::idct::CoefficientBlock;
+use crate::mcu_reader::McuReader;
+use crate::mcu_runs::{McuWindow, ScanSource};
 use crate::plane::Plane;
 use crate::scan::{ScanComponent, ScanHeader, TableCache};
-use crate::segments::SegmentReader;
 use crate::simd::{InstructionSet, Level};
 
 /// Called with the planes and the number of the region's rows whose samples are there.
 pub(crate) type WriteRows<'a> = &'a mut dyn FnMut(&[Plane; MAX_COMPONENTS], usize);
+
+/// The outcome of a scan's decoding.
+#[derive(Debug)]
+pub(crate) struct DecodedScan {
+    pub(crate) is_damaged: bool,
+    /// Byte offset of the marker after the data, if it was decoded without an index.
+    pub(crate) end: usize,
+}
 
 /// The decoding of one scan.
 #[derive(Debug)]
 pub(crate) struct SequentialScan<'a> {
     target: &'a Target<'a>,
     parts: Vec<ScanPart>,
-    /// Number of MCUs in a row.
-    across: usize,
-    /// Needed columns and rows of MCUs.
-    columns: Range<usize>,
-    rows: Range<usize>,
-    restart_interval: usize,
+    window: McuWindow,
     /// True if no other scan is needed.
     is_only: bool,
 }
@@ -73,10 +75,15 @@ impl<'a> SequentialScan<'a> {
         Ok(Self {
             target,
             parts,
-            across: scan.mcus.0,
-            columns: columns.0..columns.1.min(scan.mcus.0),
-            rows: rows.0..rows.1.min(scan.mcus.1),
-            restart_interval: tables.restart_interval,
+            window: McuWindow {
+                across: scan.mcus.0,
+                columns: columns.0..columns.1.min(scan.mcus.0),
+                rows: rows.0..rows.1.min(scan.mcus.1),
+                interval: match tables.restart_interval {
+                    0 => usize::MAX,
+                    interval => interval,
+                },
+            },
             is_only,
         })
     }
@@ -85,37 +92,30 @@ impl<'a> SequentialScan<'a> {
     pub(crate) fn make_room(&self, buffers: &mut ScanBuffers) {
         // Pixels of a row of MCUs depend on that row, and on the one before or after it.
         let most = if self.is_only { 2 } else { usize::MAX };
-        let rows = self.rows.start..self.rows.start + self.rows.len().min(most);
+        let rows =
+            self.window.rows.start..self.window.rows.start + self.window.rows.len().min(most);
         for part in self.parts.iter().filter(|p| p.is_needed) {
             let ScanComponent { index, h, v, .. } = part.component;
-            buffers.planes[index].reset(&self.columns, &rows, (h, v));
-        }
-    }
-
-    /// Number of segments that the needed rows span.
-    pub(crate) fn segments(&self) -> usize {
-        let mcus = self.rows.end * self.across;
-        match self.restart_interval {
-            0 => 1,
-            interval => mcus.div_ceil(interval),
+            buffers.planes[index].reset(&self.window.columns, &rows, (h, v));
         }
     }
 
     /// Decodes the needed MCUs. `write` is called as soon as rows are there, if the scan is the only
-    /// one. Returns true if data is damaged.
+    /// one.
     pub(crate) fn run(
         &self,
         simd: InstructionSet,
+        source: ScanSource<'_>,
         tables: &TableCache,
         buffers: &mut ScanBuffers,
         write: Option<WriteRows<'_>>,
-    ) -> bool {
+    ) -> DecodedScan {
         #[cfg(target_arch = "x86_64")]
         if simd.level() >= Level::Avx2 {
             // SAFETY: a set at this level exists only where the machine has AVX2 and BMI.
-            return unsafe { self.run_bmi(simd, tables, buffers, write) };
+            return unsafe { self.run_bmi(simd, source, tables, buffers, write) };
         }
-        self.run_rows(simd, tables, buffers, write)
+        self.run_rows(simd, source, tables, buffers, write)
     }
 
     /// As [`Self::run_rows`], with shifts that need no fixed register.
@@ -124,110 +124,94 @@ impl<'a> SequentialScan<'a> {
     fn run_bmi(
         &self,
         simd: InstructionSet,
+        source: ScanSource<'_>,
         tables: &TableCache,
         buffers: &mut ScanBuffers,
         write: Option<WriteRows<'_>>,
-    ) -> bool {
-        self.run_rows(simd, tables, buffers, write)
+    ) -> DecodedScan {
+        self.run_rows(simd, source, tables, buffers, write)
     }
 
     #[inline(always)]
     fn run_rows(
         &self,
         simd: InstructionSet,
+        mut source: ScanSource<'_>,
         tables: &TableCache,
         buffers: &mut ScanBuffers,
         mut write: Option<WriteRows<'_>>,
-    ) -> bool {
+    ) -> DecodedScan {
         let ScanBuffers {
             coded,
             tail,
             planes,
         } = buffers;
-        let mut reader = SegmentReader::new(&[], std::mem::take(tail));
         let tables: Vec<Coders<'_>> = { self.parts.iter() }
             .map(|part| (tables.get(part.dc), tables.get(part.ac)))
             .collect();
-        let mut predictions = [0; MAX_COMPONENTS];
-        let interval = match self.restart_interval {
-            0 => usize::MAX,
-            interval => interval,
+        let mut decoded = DecodedScan {
+            is_damaged: false,
+            end: source.start,
         };
-        // Segments are independent, so those before the needed rows are not read.
-        let first = self.rows.start * self.across + self.columns.start;
-        let mut mcu = first / interval * interval;
-        let mut left = 0;
-        let first_row = mcu / self.across;
-        for row in first_row..self.rows.end {
-            let is_needed = row >= self.rows.start;
-            if is_needed {
+        let mut row = self.window.rows.start;
+        while let Some(run) = self.window.run(row, source.index.as_deref()) {
+            row = run.rows.end;
+            let recorder;
+            (decoded.end, recorder) = source.take(&self.window, &run, coded);
+            let buffer = std::mem::take(tail);
+            let mut mcus = McuReader::new(&self.window, &run, coded, recorder, buffer);
+            for row in run.rows {
                 for part in self.parts.iter().filter(|p| p.is_needed) {
                     planes[part.component.index].clear_coefficients();
                 }
-            }
-            let is_last = row + 1 == self.rows.end;
-            let columns = if is_last {
-                self.columns.end
-            } else {
-                self.across
-            };
-            while mcu < row * self.across + columns {
-                if left == 0 {
-                    reader.restart(coded.segment(mcu / interval));
-                    predictions = [0; MAX_COMPONENTS];
-                    left = interval;
+                while mcus.mcu() < self.window.first(row) {
+                    mcus.next();
+                    self.skip_mcu(&mut mcus, &tables);
                 }
-                let column = mcu - row * self.across;
-                if is_needed && self.columns.contains(&column) {
-                    let column = column - self.columns.start;
-                    self.decode_mcu(&mut reader, &tables, column, &mut predictions, planes);
-                } else {
-                    self.skip_mcu(&mut reader, &tables, &mut predictions);
+                for column in 0..self.window.columns.len() {
+                    mcus.next();
+                    self.decode_mcu(&mut mcus, &tables, column, planes);
                 }
-                left -= 1;
-                mcu += 1;
-            }
-            if is_needed {
                 for part in self.parts.iter().filter(|p| p.is_needed) {
                     let plane = &mut planes[part.component.index];
-                    let row = row - self.rows.start;
+                    let row = row - self.window.rows.start;
                     plane.transform(simd, row, part.component.v, &part.quantization);
                 }
                 if let Some(write) = &mut write {
                     write(planes, self.ready(row));
                 }
             }
+            decoded.is_damaged |= mcus.segment.bits.is_damaged;
+            *tail = mcus.segment.into_buffer();
         }
-        let is_damaged = reader.bits.is_damaged;
-        *tail = reader.into_buffer();
-        is_damaged
+        decoded
     }
 
     /// Decodes an MCU in a column, counted from the first needed one.
     #[inline(always)]
     fn decode_mcu(
         &self,
-        reader: &mut SegmentReader<'_>,
+        mcus: &mut McuReader<'_>,
         tables: &[Coders<'_>],
         column: usize,
-        predictions: &mut [i16; MAX_COMPONENTS],
         planes: &mut [Plane; MAX_COMPONENTS],
     ) {
-        for ((part, coders), prediction) in self.parts.iter().zip(tables).zip(predictions) {
+        let parts = self.parts.iter().zip(tables).zip(&mut mcus.predictions);
+        for ((part, coders), prediction) in parts {
             let ScanComponent { index, h, v, .. } = part.component;
             if !part.is_needed {
                 for _ in 0..h * v {
-                    reader.skip(*coders, prediction);
+                    mcus.segment.skip(*coders, prediction);
                 }
                 continue;
             }
             let plane = &mut planes[index];
-            let across = self.columns.len() * h;
+            let across = self.window.columns.len() * h;
             for y in 0..v {
                 for x in 0..h {
                     let at = y * across + column * h + x;
                     let block = &mut plane.coefficients[at];
-                    plane.flat[at] = reader.block(*coders, prediction, block);
+                    plane.flat[at] = mcus.segment.block(*coders, prediction, block);
                 }
             }
         }
@@ -235,15 +219,11 @@ impl<'a> SequentialScan<'a> {
 
     /// Passes over an MCU.
     #[inline(always)]
-    fn skip_mcu(
-        &self,
-        reader: &mut SegmentReader<'_>,
-        tables: &[Coders<'_>],
-        predictions: &mut [i16; MAX_COMPONENTS],
-    ) {
-        for ((part, coders), prediction) in self.parts.iter().zip(tables).zip(predictions) {
+    fn skip_mcu(&self, mcus: &mut McuReader<'_>, tables: &[Coders<'_>]) {
+        let parts = self.parts.iter().zip(tables).zip(&mut mcus.predictions);
+        for ((part, coders), prediction) in parts {
             for _ in 0..part.component.h * part.component.v {
-                reader.skip(*coders, prediction);
+                mcus.segment.skip(*coders, prediction);
             }
         }
     }
@@ -251,7 +231,7 @@ impl<'a> SequentialScan<'a> {
     /// Number of the region's rows whose samples are there after a row of MCUs.
     fn ready(&self, row: usize) -> usize {
         let region = self.target.region;
-        if row + 1 == self.rows.end {
+        if row + 1 == self.window.rows.end {
             return region.height;
         }
         let is_ready = |y: usize| {

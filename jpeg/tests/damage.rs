@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod changes;
+
+use changes::{apply, change};
 use forebay_jpeg::{InstructionSet, JpegHeader, PixelFormat, PixelRegion, RegionDecoder};
 use image::{ImageFormat, Rgb, RgbImage};
 use proptest::prelude::*;
@@ -15,46 +18,6 @@ fn file() -> Vec<u8> {
     let mut file = std::io::Cursor::new(Vec::new());
     image.write_to(&mut file, ImageFormat::Jpeg).unwrap();
     file.into_inner()
-}
-
-/// A change of a file: at a place in 65536ths of it, and the bytes to put there.
-#[derive(Debug, Clone)]
-enum Change {
-    Set(u16, u8),
-    Insert(u16, Vec<u8>),
-    Remove(u16, u8),
-}
-
-fn change() -> impl Strategy<Value = Change> {
-    let bytes = prop_oneof![
-        prop::collection::vec(any::<u8>(), 1..6),
-        (0xc0u8..=0xff).prop_map(|kind| vec![0xff, kind]),
-        Just(vec![0xff, 0xdd, 0, 4, 0, 3]),
-    ];
-    prop_oneof![
-        (any::<u16>(), any::<u8>()).prop_map(|(at, byte)| Change::Set(at, byte)),
-        (any::<u16>(), bytes).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
-        (any::<u16>(), 1u8..40).prop_map(|(at, count)| Change::Remove(at, count)),
-    ]
-}
-
-fn apply(file: &mut Vec<u8>, change: &Change) {
-    let place = |at: u16| (usize::from(at) * file.len()) >> 16;
-    match change {
-        Change::Set(at, byte) => {
-            let at = place(*at);
-            file[at] = *byte;
-        }
-        Change::Insert(at, bytes) => {
-            let at = place(*at);
-            file.splice(at..at, bytes.iter().copied());
-        }
-        Change::Remove(at, count) => {
-            let at = place(*at);
-            let end = (at + usize::from(*count)).min(file.len() - 1).max(at);
-            file.drain(at..end);
-        }
-    }
 }
 
 /// Turns a file into a progressive one with the same data, which makes little sense of it.
@@ -98,7 +61,7 @@ proptest! {
                 let mut decoder = RegionDecoder::new(simd);
                 let mut decode = |region: PixelRegion| {
                     let mut out = vec![7; region.width * region.height * 3];
-                    let decoded = decoder.decode(&file, &header, region, PixelFormat::Rgb, &mut out);
+                    let decoded = decoder.decode(&file, &header, region, PixelFormat::Rgb, None, &mut out);
                     decoded.map(|_| out)
                 };
                 let (all, cut) = (decode(whole), decode(region));

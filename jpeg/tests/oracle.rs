@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_jpeg::oracle::{self, Encoding, OracleFormat, SAMPLINGS};
 use forebay_jpeg::{
-    ColorModel, InstructionSet, JpegHeader, PixelFormat, PixelRegion, RegionDecoder,
+    ColorModel, InstructionSet, JpegHeader, PixelFormat, PixelRegion, RegionDecoder, SeekIndex,
 };
 
 /// Numbers that depend on their seed only (SplitMix64; Steele, Lea and Flood, OOPSLA 2014).
@@ -105,13 +105,17 @@ fn compare(
             region(numbers, header),
         ];
         for decoder in &mut *decoders {
-            for region in regions {
+            // The index grows from the last region on, so that it covers the others partly.
+            let mut index = SeekIndex::new(header);
+            let warm = regions.iter().rev().chain(&regions).map(|r| (r, true));
+            for (region, is_indexed) in regions.iter().map(|r| (r, false)).chain(warm) {
+                let index = index.as_mut().filter(|_| is_indexed);
                 let mut out = vec![0; region.width * region.height * channels];
-                let decoded = decoder.decode(file, header, region, output, &mut out);
+                let decoded = decoder.decode(file, header, *region, output, index, &mut out);
                 assert!(!decoded.unwrap().is_damaged, "{name} {region:?} {output:?}");
-                let expected = crop(&expected.samples, header.width(), channels, region);
+                let expected = crop(&expected.samples, header.width(), channels, *region);
                 let wrong = out.iter().zip(&expected).position(|(a, b)| a != b);
-                assert_eq!(wrong, None, "{name}: {region:?} {output:?}");
+                assert_eq!(wrong, None, "{name}: {region:?} {output:?} {is_indexed}");
             }
         }
     }
@@ -139,6 +143,8 @@ fn generated_files_have_the_pixels_of_the_oracle() {
         let file = oracle::encode(&encoding, &pixels).unwrap();
         let header = JpegHeader::read(&file).unwrap();
         let name = format!("seed {seed}, {encoding:?}");
+        let has_index = SeekIndex::new(&header).is_some();
+        assert_eq!(has_index, !encoding.is_progressive, "{name}");
         compare(&name, &file, &header, &mut decoders, numbers);
     }
 }

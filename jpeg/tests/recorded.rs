@@ -26,7 +26,7 @@ fn check(tail: &str, height: usize, width: usize, expected: &[u8]) {
         let mut out = vec![0; height * width * 3];
         let region = PixelRegion::whole(&header);
         let mut decoder = RegionDecoder::new(simd);
-        let decoded = decoder.decode(&file, &header, region, PixelFormat::Rgb, &mut out);
+        let decoded = decoder.decode(&file, &header, region, PixelFormat::Rgb, None, &mut out);
         assert!(!decoded.unwrap().is_damaged);
         assert_eq!(out, expected, "{simd:?}");
     }

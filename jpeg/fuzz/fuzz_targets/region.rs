@@ -34,7 +34,7 @@ fuzz_target!(|input: (u16, u16, u16, u16, &[u8])| {
         let mut decoder = RegionDecoder::new(simd);
         let mut decode = |region: PixelRegion| {
             let mut out = vec![0; region.width * region.height * 3];
-            let decoded = decoder.decode(file, &header, region, PixelFormat::Rgb, &mut out);
+            let decoded = decoder.decode(file, &header, region, PixelFormat::Rgb, None, &mut out);
             decoded.map(|d| (out, d.is_damaged))
         };
         let whole = decode(PixelRegion::whole(&header));

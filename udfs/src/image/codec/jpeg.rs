@@ -64,7 +64,7 @@ impl Decoder for Jpeg {
             ..rgb(region.height, region.width)
         });
         let decoder = &mut scratch.jpeg.0;
-        let decoded = decoder.decode(bytes, &header, region, format, &mut target.u8s);
+        let decoded = decoder.decode(bytes, &header, region, format, None, &mut target.u8s);
         let decoded = decoded.map_err(|e| e.to_string())?;
         if request.decoding.is_strict && decoded.is_damaged {
             return Err("the JPEG's coded data is damaged, and decoding is 'strict'".to_owned());
