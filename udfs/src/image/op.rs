@@ -86,6 +86,12 @@ pub(crate) trait ImageOp: fmt::Debug + Send + Sync {
         false
     }
 
+    /// True if the function does the same to every channel, whatever the other ones hold. Of equal
+    /// channels, one is then enough.
+    fn acts_by_channel(&self) -> bool {
+        false
+    }
+
     /// Returns the call in the form that the optimiser's rules read.
     fn call(&self) -> ImageCall {
         ImageCall::Other

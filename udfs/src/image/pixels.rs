@@ -94,7 +94,7 @@ impl Pixels {
 const ROOM: usize = 256 << 10;
 
 /// Sets the length of `elements` to `len`. The elements have unspecified values.
-fn make_room<T: Copy + Default>(elements: &mut Vec<T>, len: usize) {
+pub(crate) fn make_room<T: Copy + Default>(elements: &mut Vec<T>, len: usize) {
     if elements.capacity() < len {
         // Growing in place would copy elements that are not needed, and growing in small increments
         // fragments the heap.
@@ -123,6 +123,8 @@ pub(crate) trait PixelSample:
     /// Converts a number that is within the type's range; bytes are truncated, as by
     /// `Tensor.to(uint8)`.
     fn truncated(value: f32) -> Self;
+    /// Converts a whole number that is within the type's range, if the type is bytes.
+    fn from_whole(value: f32) -> Self;
     /// Converts any number; bytes round half to even and saturate.
     fn rounded(value: f32) -> Self;
 }
@@ -150,8 +152,15 @@ impl PixelSample for u8 {
     }
 
     #[inline]
+    fn from_whole(value: f32) -> Self {
+        // The last bits of the sum are those of the number. Vector instructions do this for many
+        // numbers at once, unlike a conversion that saturates.
+        (value + 8_388_608.0).to_bits() as Self
+    }
+
+    #[inline]
     fn rounded(value: f32) -> Self {
-        libm::rintf(value) as Self
+        Self::from_whole(value.round_ties_even().clamp(0.0, 255.0))
     }
 }
 
@@ -174,6 +183,11 @@ impl PixelSample for f32 {
 
     #[inline]
     fn truncated(value: f32) -> Self {
+        value
+    }
+
+    #[inline]
+    fn from_whole(value: f32) -> Self {
         value
     }
 

@@ -268,13 +268,18 @@ impl<E: Element> Chain<'_, E> {
             self.images
                 .load(row, self.decoding, &|size| self.reads(row, size), scratch)
                 .map_err(|cause| failed("decode_image", cause))?;
+            scratch.is_repeated = false;
             for stage in self.head {
+                if !stage.op.acts_by_channel() {
+                    scratch.repeat_channel();
+                }
                 let mut draws = self.draws(row, stage.stream);
                 stage
                     .op
                     .apply(scratch, &mut draws)
                     .map_err(|cause| failed(stage.op.name(), cause))?;
             }
+            scratch.repeat_channel();
             let mut flip = false;
             for (stream, p) in &self.flips {
                 flip ^= self.draws(row, *stream).chance(*p);

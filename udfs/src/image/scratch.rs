@@ -4,6 +4,8 @@ use std::cell::Cell;
 
 use forebay_jpeg::RegionDecoder;
 
+use super::kernel::color::grayscale;
+use super::kernel::convert::repeat_channel;
 use super::kernel::geometry::{self, Region};
 use super::kernel::resize::Resampler;
 use super::pixels::Pixels;
@@ -24,6 +26,8 @@ pub(crate) struct Scratch {
     pub(crate) lines: Vec<f32>,
     /// The place of `front` in the image, while it is only the part that the functions read.
     pub(crate) window: Option<Window>,
+    /// True while the one channel of `front` stands for three equal ones.
+    pub(crate) is_repeated: bool,
     /// The decoder of JPEG files, which has buffers of its own.
     pub(crate) jpeg: JpegTool,
 }
@@ -64,6 +68,22 @@ impl Scratch {
             top: 0,
             left: 0,
         })
+    }
+
+    /// Makes the image gray. Of several equal channels, one is computed until
+    /// [`repeat_channel`](Self::repeat_channel).
+    pub(crate) fn make_gray(&mut self, channels: usize) {
+        grayscale(&self.front, &mut self.back);
+        self.swap();
+        self.is_repeated = channels > 1;
+    }
+
+    /// Repeats the channel that stands for three, if `front` has one.
+    pub(crate) fn repeat_channel(&mut self) {
+        if std::mem::take(&mut self.is_repeated) {
+            repeat_channel(&self.front, &mut self.back);
+            self.swap();
+        }
     }
 
     /// Makes `back`, which a kernel has written, the current image, with its samples rounded to the

@@ -59,6 +59,10 @@ impl ImageOp for CenterCrop {
         definition::fields("CenterCrop", &[("size", definition::pair(&self.size))])
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
         scratch.crop(self.place(scratch.image_size()), self.size);
         Ok(())

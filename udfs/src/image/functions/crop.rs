@@ -67,6 +67,10 @@ impl ImageOp for Crop {
         )
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
         scratch.crop(self.at, self.size);
         Ok(())

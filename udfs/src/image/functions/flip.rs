@@ -129,6 +129,10 @@ impl ImageOp for Flip {
         }
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String> {
         if draws.chance(self.probability()) {
             match self.axis {

@@ -117,6 +117,10 @@ impl ImageOp for GaussianBlur {
         )
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String> {
         let sigma = self.width(draws);
         blur::gaussian_blur(&mut scratch.front, self.kernel, sigma, &mut scratch.lines)

@@ -10,7 +10,6 @@ use crate::draw::Draws;
 use crate::facts::{Algebra, Purity};
 use crate::image::call::ImageCall;
 use crate::image::definition;
-use crate::image::kernel::color::grayscale;
 use crate::image::op::{ImageFunction, ImageOp};
 use crate::image::scratch::Scratch;
 use crate::image::values::Real;
@@ -90,8 +89,7 @@ impl ImageOp for Grayscale {
     }
 
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
-        grayscale(&scratch.front, self.channels, &mut scratch.back);
-        scratch.swap();
+        scratch.make_gray(self.channels);
         Ok(())
     }
 
@@ -123,8 +121,7 @@ impl ImageOp for RandomGrayscale {
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String> {
         if draws.chance(self.p.0) {
             let channels = scratch.front.shape.channels;
-            grayscale(&scratch.front, channels, &mut scratch.back);
-            scratch.swap();
+            scratch.make_gray(channels);
         }
         Ok(())
     }
@@ -149,6 +146,7 @@ mod tests {
                 scratch.front.shape.width = 1;
                 scratch.front.u8s = vec![1, 200, 30];
                 gray.apply(&mut scratch, draws).unwrap();
+                scratch.repeat_channel();
                 scratch.front.u8s[0] == scratch.front.u8s[1]
             });
         }

@@ -49,6 +49,10 @@ impl ImageOp for Posterize {
         definition::fields("Posterize", &[("bits", self.bits.to_string())])
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
         tone::posterize(&mut scratch.front, self.bits);
         Ok(())

@@ -96,6 +96,10 @@ impl ImageOp for RandomCrop {
         )
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String> {
         let at = self.place(scratch.image_size(), draws)?;
         scratch.crop(at, self.size);

@@ -135,6 +135,10 @@ impl ImageOp for RandomResizedCrop {
         )
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, draws: &mut Draws) -> Result<(), String> {
         let region = self.region(scratch.image_size(), draws);
         scratch.resize(region, self.size, self.filter)

@@ -63,6 +63,10 @@ impl ImageOp for Resize {
         )
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
         let all = Region::whole(&scratch.front.shape);
         scratch.resize(all, self.size, self.filter)

@@ -80,6 +80,10 @@ impl ImageOp for ResizeShortest {
         )
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
         let shape = scratch.front.shape;
         let size = shortest((shape.height, shape.width), self.size);

@@ -59,6 +59,10 @@ impl ImageOp for Solarize {
         definition::fields("Solarize", &fields)
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
         tone::solarize(&mut scratch.front, self.threshold.0 as f32);
         Ok(())

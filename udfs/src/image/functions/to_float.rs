@@ -61,6 +61,10 @@ impl ImageOp for ToFloat {
         definition::fields("ToFloat", &[("dtype", dtype.to_owned())])
     }
 
+    fn acts_by_channel(&self) -> bool {
+        true
+    }
+
     fn apply(&self, scratch: &mut Scratch, _: &mut Draws) -> Result<(), String> {
         convert::to_float(&mut scratch.front, self.dtype);
         Ok(())

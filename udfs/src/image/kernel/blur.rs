@@ -1,6 +1,10 @@
 //! Gaussian blur: a separable kernel over mirrored borders.
 
-use crate::image::pixels::{PixelSample, PixelShape, Pixels, by_sample};
+use super::lanes::{Lanes, kernel};
+use crate::image::pixels::{PixelSample, PixelShape, Pixels, by_sample, make_room};
+
+/// Number of neighbouring sums that are kept in registers while weights are added to them.
+const SUMS: usize = 64;
 
 /// Returns the weights of a Gaussian of standard deviation `sigma` (in pixels) at `size`
 /// consecutive pixels. The weights sum to 1, as in torchvision's `_get_gaussian_kernel1d`.
@@ -17,7 +21,7 @@ fn weights(size: usize, sigma: f64) -> Vec<f32> {
 }
 
 /// Blurs an image in place. `kernel` is (height, width), both odd; `sigma` is in pixels and above
-/// zero. Fails if the image is too small to mirror half a kernel.
+/// zero. `lines` is memory that is reused. Fails if the image is too small to mirror half a kernel.
 pub(crate) fn gaussian_blur(
     pixels: &mut Pixels,
     kernel: (usize, usize),
@@ -31,63 +35,86 @@ pub(crate) fn gaussian_blur(
             "a {h} x {w} kernel is too large for an image of {height} x {width}"
         ));
     }
-    by_sample!(pixels.shape.dtype, T => blur_as::<T>(pixels, kernel, sigma, lines));
-    pixels.settle();
+    let weights = (weights(kernel.0, sigma), weights(kernel.1, sigma));
+    blur_with(Lanes::current(), pixels, (&weights.0, &weights.1), lines);
     Ok(())
 }
 
-fn mirrored(i: i64, n: usize) -> usize {
+fn blur_with(lanes: Lanes, pixels: &mut Pixels, weights: (&[f32], &[f32]), lines: &mut Vec<f32>) {
+    if pixels.shape.len() > 0 {
+        by_sample!(pixels.shape.dtype, T => blur_as::<T>(lanes, pixels, weights, lines));
+    }
+    pixels.settle();
+}
+
+const fn mirrored(i: i64, n: usize) -> usize {
     let last = n as i64 - 1;
     let i = i.abs();
     (if i > last { 2 * last - i } else { i }) as usize
 }
 
-fn blur_as<T: PixelSample>(
-    pixels: &mut Pixels,
-    kernel: (usize, usize),
-    sigma: f64,
-    lines: &mut Vec<f32>,
-) {
-    let PixelShape {
-        height,
-        width,
-        channels,
-        ..
-    } = pixels.shape;
-    let stride = width * channels;
-    let (down, across) = (weights(kernel.0, sigma), weights(kernel.1, sigma));
-    lines.clear();
-    lines.resize(height * stride, 0.0);
-    let mut line = vec![0.0_f32; (width + kernel.1) * channels];
-    let half = (kernel.1 / 2) as i64;
-    for (row, out) in T::of(pixels)
-        .chunks_exact(stride)
-        .zip(lines.chunks_exact_mut(stride))
-    {
-        for (x, pixel) in line.chunks_exact_mut(channels).enumerate() {
-            let from = mirrored(x as i64 - half, width).min(width - 1) * channels;
-            for (value, source) in pixel.iter_mut().zip(&row[from..from + channels]) {
-                *value = source.real();
+kernel! {
+    fn blur_as<T: PixelSample>(
+        pixels: &mut Pixels,
+        weights: (&[f32], &[f32]),
+        lines: &mut Vec<f32>,
+    ) {
+        let PixelShape { height, width, channels, .. } = pixels.shape;
+        let (down, across) = weights;
+        let stride = width * channels;
+        let padded = (width + across.len() - 1) * channels;
+        make_room(lines, padded + height * stride);
+        let (line, blurred) = lines.split_at_mut(padded);
+        let half = (across.len() / 2) as i64;
+        let rows = T::of(pixels).chunks_exact(stride);
+        for (row, out) in rows.zip(blurred.chunks_exact_mut(stride)) {
+            for (x, pixel) in line.chunks_exact_mut(channels).enumerate() {
+                let from = mirrored(x as i64 - half, width) * channels;
+                for (value, source) in pixel.iter_mut().zip(&row[from..from + channels]) {
+                    *value = source.real();
+                }
             }
+            add(out, across, |k| &line[k * channels..][..stride], |sum| sum);
         }
-        for (k, &weight) in across.iter().enumerate() {
-            for (sum, value) in out.iter_mut().zip(&line[k * channels..]) {
-                *sum += weight * value;
-            }
+        let half = (down.len() / 2) as i64;
+        for (y, out) in T::of_mut(pixels).chunks_exact_mut(stride).enumerate() {
+            let row = |k: usize| {
+                let from = mirrored(y as i64 + k as i64 - half, height) * stride;
+                &blurred[from..from + stride]
+            };
+            add(out, down, row, T::rounded);
         }
     }
-    let half = (kernel.0 / 2) as i64;
-    let mut sums = vec![0.0_f32; stride];
-    for (y, out) in T::of_mut(pixels).chunks_exact_mut(stride).enumerate() {
-        sums.fill(0.0);
-        for (k, &weight) in down.iter().enumerate() {
-            let from = mirrored(y as i64 + k as i64 - half, height) * stride;
-            for (sum, value) in sums.iter_mut().zip(&lines[from..from + stride]) {
+}
+
+/// Writes to `out` the sums of rows, the `k`th of which is multiplied by the `k`th weight.
+#[expect(clippy::inline_always, reason = "a part of a kernel, compiled for its instructions")]
+#[inline(always)]
+fn add<'a, T: PixelSample>(
+    out: &mut [T],
+    weights: &[f32],
+    row: impl Fn(usize) -> &'a [f32],
+    finish: impl Fn(f32) -> T,
+) {
+    let Some(last) = out.len().checked_sub(SUMS) else {
+        for (i, value) in out.iter_mut().enumerate() {
+            let products = weights.iter().enumerate();
+            let sum = products.fold(0.0, |sum, (k, weight)| sum + weight * row(k)[i]);
+            *value = finish(sum);
+        }
+        return;
+    };
+    // The last block may overlap the one before it: whole blocks are quicker, and a sum that is
+    // computed twice is the same.
+    for from in (0..last).step_by(SUMS).chain([last]) {
+        let mut sums = [0.0_f32; SUMS];
+        for (k, &weight) in weights.iter().enumerate() {
+            for (sum, value) in sums.iter_mut().zip(&row(k)[from..from + SUMS]) {
                 *sum += weight * value;
             }
         }
-        for (value, sum) in out.iter_mut().zip(&sums) {
-            *value = T::rounded(*sum);
+        for (value, sum) in out[from..from + SUMS].iter_mut().zip(sums) {
+            *value = finish(sum);
         }
     }
 }

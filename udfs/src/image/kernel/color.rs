@@ -1,11 +1,19 @@
 //! Brightness, contrast, saturation, hue and gray, as torchvision's tensor functions compute them
 //! (`torchvision/transforms/v2/functional/_color.py`): in single precision, with bytes truncated.
 
+use half::f16;
+
+use super::lanes::{Lanes, kernel};
 use crate::image::pixels::{PixelSample, PixelShape, Pixels, by_sample};
+use crate::tensor::Dtype;
 
 /// The ITU-R BT.601 weights of red, green and blue, with the digits that torchvision's
 /// `rgb_to_grayscale` uses.
 const LUMA: [f32; 3] = [0.2989, 0.587, 0.114];
+
+/// Number of pixels that are changed together. Their channels fit into the processor's nearest
+/// cache, and all changes are applied to them before the next ones.
+const BLOCK: usize = 256;
 
 #[inline]
 fn luma(r: f32, g: f32, b: f32) -> f32 {
@@ -29,71 +37,177 @@ pub(crate) enum Adjust {
 
 /// Applies `changes` to `pixels` in order, in place.
 pub(crate) fn adjust(pixels: &mut Pixels, changes: &[Adjust]) {
-    for change in changes {
-        by_sample!(pixels.shape.dtype, T => match *change {
-            Adjust::Brightness(factor) => brightness::<T>(pixels, factor as f32),
-            Adjust::Contrast(factor) => contrast::<T>(pixels, factor as f32),
-            Adjust::Saturation(factor) => saturation::<T>(pixels, factor as f32),
-            Adjust::Hue(factor) => hue::<T>(pixels, factor as f32),
-        });
-        pixels.settle();
+    adjust_with(Lanes::current(), pixels, changes);
+}
+
+fn adjust_with(lanes: Lanes, pixels: &mut Pixels, changes: &[Adjust]) {
+    let mut rest = changes;
+    while !rest.is_empty() {
+        // A change of contrast needs the mean of the image that the changes before it made.
+        let mean = match rest[0] {
+            Adjust::Contrast(_) => by_sample!(pixels.shape.dtype, T => mean::<T>(lanes, pixels)),
+            _ => 0.0,
+        };
+        let later = rest[1..].iter();
+        let (first, after) = rest.split_at(1 + later.take_while(|c| !c.is_contrast()).count());
+        by_sample!(pixels.shape.dtype, T => change::<T>(lanes, pixels, first, mean));
+        rest = after;
     }
+}
+
+impl Adjust {
+    const fn is_contrast(&self) -> bool {
+        matches!(self, Self::Contrast(_))
+    }
+}
+
+/// The samples of some pixels as single-precision numbers, by channel. Gray pixels have one channel.
+struct Block([[f32; BLOCK]; 3]);
+
+impl Block {
+    const fn new() -> Self {
+        Self([[0.0; BLOCK]; 3])
+    }
+
+    #[inline]
+    fn load<T: PixelSample>(&mut self, samples: &[T], channels: usize) {
+        let Self([r, g, b]) = self;
+        if channels == 1 {
+            for (value, sample) in r.iter_mut().zip(samples) {
+                *value = sample.real();
+            }
+            return;
+        }
+        let (pixels, _) = samples.as_chunks::<3>();
+        for (((r, g), b), pixel) in r.iter_mut().zip(g).zip(b).zip(pixels) {
+            [*r, *g, *b] = [pixel[0].real(), pixel[1].real(), pixel[2].real()];
+        }
+    }
+
+    /// Stores samples, which are within the type's range and, if bytes, whole numbers.
+    #[inline]
+    fn store<T: PixelSample>(&self, samples: &mut [T], channels: usize) {
+        let Self([r, g, b]) = self;
+        if channels == 1 {
+            for (sample, value) in samples.iter_mut().zip(r) {
+                *sample = T::from_whole(*value);
+            }
+            return;
+        }
+        let (pixels, _) = samples.as_chunks_mut::<3>();
+        for (pixel, ((r, g), b)) in pixels.iter_mut().zip(r.iter().zip(g).zip(b)) {
+            *pixel = [T::from_whole(*r), T::from_whole(*g), T::from_whole(*b)];
+        }
+    }
+
+    /// Replaces each sample of the first `channels` channels.
+    #[inline]
+    fn map(&mut self, channels: usize, map: impl Fn(f32) -> f32) {
+        for channel in &mut self.0[..channels] {
+            for value in channel {
+                *value = map(*value);
+            }
+        }
+    }
+
+    /// Replaces each pixel of three channels.
+    #[inline]
+    fn map_pixels(&mut self, map: impl Fn([f32; 3]) -> [f32; 3]) {
+        let Self([r, g, b]) = self;
+        for ((r, g), b) in r.iter_mut().zip(g).zip(b) {
+            [*r, *g, *b] = map([*r, *g, *b]);
+        }
+    }
+}
+
+kernel! {
+    /// Applies changes, of which at most the first is one of contrast, around `mean`.
+    fn change<T: PixelSample>(pixels: &mut Pixels, changes: &[Adjust], mean: f32) {
+        let PixelShape { channels, dtype, .. } = pixels.shape;
+        let mut block = Block::new();
+        for samples in T::of_mut(pixels).chunks_mut(BLOCK * channels) {
+            block.load(samples, channels);
+            for change in changes {
+                match *change {
+                    Adjust::Brightness(factor) => {
+                        let factor = factor as f32;
+                        block.map(channels, |v| whole::<T>((v * factor).clamp(0.0, T::TOP)));
+                    }
+                    Adjust::Contrast(factor) => {
+                        let factor = factor as f32;
+                        block.map(channels, |v| blend::<T>(v, mean, factor));
+                    }
+                    Adjust::Saturation(factor) if channels == 3 => {
+                        let factor = factor as f32;
+                        block.map_pixels(|[r, g, b]| {
+                            let gray = gray::<T>(luma(r, g, b));
+                            [r, g, b].map(|v| blend::<T>(v, gray, factor))
+                        });
+                    }
+                    Adjust::Hue(turn) if channels == 3 && turn as f32 != 0.0 => {
+                        let turn = turn as f32;
+                        block.map_pixels(|rgb| turned::<T>(rgb, turn));
+                    }
+                    Adjust::Saturation(_) | Adjust::Hue(_) => {}
+                }
+                if dtype == Dtype::F16 {
+                    block.map(channels, |v| f16::from_f32(v).to_f32());
+                }
+            }
+            block.store(samples, channels);
+        }
+    }
+}
+
+kernel! {
+    /// Returns the mean of the gray values of an image.
+    fn mean<T: PixelSample>(pixels: &Pixels) -> f32 {
+        let PixelShape { height, width, channels, .. } = pixels.shape;
+        let mut block = Block::new();
+        let mut sum = 0.0_f64;
+        for samples in T::of(pixels).chunks(BLOCK * channels) {
+            block.load(samples, channels);
+            let Block([values, g, b]) = &mut block;
+            if channels == 3 {
+                for ((r, g), b) in values.iter_mut().zip(g).zip(b) {
+                    *r = luma(*r, *g, *b);
+                }
+            }
+            let values = &values[..samples.len() / channels];
+            if T::FLOAT {
+                // The sum is in the order of the pixels, so it is equal on every machine.
+                values.iter().for_each(|&value| sum += f64::from(value));
+            } else {
+                // Sums of whole numbers are equal in every order.
+                let whole = values.iter().map(|&value| gray::<T>(value) as u32).sum::<u32>();
+                sum += f64::from(whole);
+            }
+        }
+        (sum / (height * width).max(1) as f64) as f32
+    }
+}
+
+/// Returns a number that is within the type's range as a sample of the type: bytes are truncated.
+#[inline]
+fn whole<T: PixelSample>(value: f32) -> f32 {
+    if T::FLOAT { value } else { value.trunc() }
 }
 
 #[inline]
-fn blend<T: PixelSample>(value: f32, other: f32, ratio: f32) -> T {
-    T::truncated((value * ratio + other * (1.0 - ratio)).clamp(0.0, T::TOP))
-}
-
-fn brightness<T: PixelSample>(pixels: &mut Pixels, factor: f32) {
-    for value in T::of_mut(pixels) {
-        *value = T::truncated((value.real() * factor).clamp(0.0, T::TOP));
-    }
+fn blend<T: PixelSample>(value: f32, other: f32, ratio: f32) -> f32 {
+    whole::<T>((value * ratio + other * (1.0 - ratio)).clamp(0.0, T::TOP))
 }
 
 /// Returns the gray value of a pixel as torchvision's `adjust_contrast` and `adjust_saturation`
 /// compute this value: an integer if samples are bytes.
 #[inline]
-fn gray<T: PixelSample>(pixel: &[T]) -> f32 {
-    let value = match pixel {
-        [r, g, b] => luma(r.real(), g.real(), b.real()),
-        [v, ..] => v.real(),
-        [] => 0.0,
-    };
-    if T::FLOAT { value } else { libm::floorf(value) }
+fn gray<T: PixelSample>(luma: f32) -> f32 {
+    if T::FLOAT { luma } else { luma.floor() }
 }
 
-fn contrast<T: PixelSample>(pixels: &mut Pixels, factor: f32) {
-    let channels = pixels.shape.channels;
-    let count = pixels.shape.height * pixels.shape.width;
-    // The sum is in double precision and in the order of the pixels, so the sum is equal on every
-    // machine.
-    let sum: f64 = T::of(pixels)
-        .chunks_exact(channels)
-        .map(|p| f64::from(gray(p)))
-        .sum();
-    let mean = (sum / count.max(1) as f64) as f32;
-    for value in T::of_mut(pixels) {
-        *value = blend(value.real(), mean, factor);
-    }
-}
-
-fn saturation<T: PixelSample>(pixels: &mut Pixels, factor: f32) {
-    if pixels.shape.channels == 1 {
-        return;
-    }
-    for pixel in T::of_mut(pixels).chunks_exact_mut(3) {
-        let gray = gray(pixel);
-        for value in pixel {
-            *value = blend(value.real(), gray, factor);
-        }
-    }
-}
-
-fn hue<T: PixelSample>(pixels: &mut Pixels, turn: f32) {
-    if pixels.shape.channels == 1 || turn == 0.0 {
-        return;
-    }
+/// Turns the hue of a pixel.
+#[inline]
+fn turned<T: PixelSample>(rgb: [f32; 3], turn: f32) -> [f32; 3] {
     // Torchvision's `to_dtype(scale=True)` from floats to bytes multiplies by `up` (255 + 1 - 1e-3)
     // and truncates.
     let (down, up) = if T::FLOAT {
@@ -101,76 +215,86 @@ fn hue<T: PixelSample>(pixels: &mut Pixels, turn: f32) {
     } else {
         (255.0, 255.999)
     };
-    for pixel in T::of_mut(pixels).chunks_exact_mut(3) {
-        let rgb = [
-            pixel[0].real() / down,
-            pixel[1].real() / down,
-            pixel[2].real() / down,
-        ];
-        let (h, s, v) = to_hsv(rgb);
-        let turned = h + turn;
-        let rgb = to_rgb(turned - libm::floorf(turned), s, v);
-        for (out, value) in pixel.iter_mut().zip(rgb) {
-            *out = T::truncated(value * up);
-        }
-    }
+    let (h, s, v) = to_hsv(rgb.map(|v| v / down));
+    let turned = h + turn;
+    to_rgb(turned - turned.floor(), s, v).map(|v| whole::<T>(v * up))
 }
 
+/// Returns hue, saturation and value. Without branches, the compiler computes many pixels at once.
+#[inline]
 fn to_hsv([r, g, b]: [f32; 3]) -> (f32, f32, f32) {
     let (max, min) = (r.max(g).max(b), r.min(g).min(b));
     let range = max - min;
-    if range == 0.0 {
-        // If the three channels are equal, torchvision's formula yields the hue 1 mod 1 = 0, in the
-        // branch for red.
-        return (0.0, 0.0, max);
-    }
     let (rc, gc, bc) = ((max - r) / range, (max - g) / range, (max - b) / range);
-    let h = if max == r {
-        bc - gc
-    } else if max == g {
-        rc + 2.0 - bc
-    } else {
-        gc + 4.0 - rc
-    };
+    let green = rc + 2.0 - bc;
+    let blue = gc + 4.0 - rc;
+    let other = if max == g { green } else { blue };
+    let h = if max == r { bc - gc } else { other };
     let h = h * (1.0 / 6.0) + 1.0;
-    (if h >= 1.0 { h - 1.0 } else { h }, range / max, max)
+    let h = if h >= 1.0 { h - 1.0 } else { h };
+    // If the three channels are equal, torchvision's formula yields the hue 1 mod 1 = 0, in the
+    // branch for red.
+    let is_gray = range == 0.0;
+    let h = if is_gray { 0.0 } else { h };
+    let s = if is_gray { 0.0 } else { range / max };
+    (h, s, max)
 }
 
+/// Returns red, green and blue of a hue in 0 to 1.
+#[inline]
 fn to_rgb(h: f32, s: f32, v: f32) -> [f32; 3] {
     let h6 = h * 6.0;
-    let i = libm::floorf(h6);
+    let i = h6.floor();
     let sxf = s * (h6 - i);
     let q = ((1.0 - sxf) * v).clamp(0.0, 1.0);
     let t = ((sxf + (1.0 - s)) * v).clamp(0.0, 1.0);
     let p = ((1.0 - s) * v).clamp(0.0, 1.0);
-    match (i as i32).rem_euclid(6) {
-        0 => [v, t, p],
-        1 => [q, v, p],
-        2 => [p, v, t],
-        3 => [p, q, v],
-        4 => [t, p, v],
-        _ => [v, p, q],
-    }
+    // A hue of 1 is one of 0, as is a hue that is no number.
+    let i = if (1.0..6.0).contains(&i) { i } else { 0.0 };
+    let pick = |values: [f32; 6]| {
+        let low = if i < 1.0 { values[0] } else { values[1] };
+        let middle = if i < 3.0 { values[2] } else { values[3] };
+        let high = if i < 5.0 { values[4] } else { values[5] };
+        let upper = if i < 4.0 { middle } else { high };
+        if i < 2.0 { low } else { upper }
+    };
+    [
+        pick([v, q, p, p, t, v]),
+        pick([t, v, v, q, p, p]),
+        pick([p, p, t, v, v, q]),
+    ]
 }
 
-/// Converts an image to gray with `channels` equal channels. The channel of a gray image is
-/// repeated.
-pub(crate) fn grayscale(source: &Pixels, channels: usize, target: &mut Pixels) {
+/// Converts an image to gray, with one channel.
+pub(crate) fn grayscale(source: &Pixels, target: &mut Pixels) {
+    grayscale_with(Lanes::current(), source, target);
+}
+
+fn grayscale_with(lanes: Lanes, source: &Pixels, target: &mut Pixels) {
+    let from = source.shape.channels;
     target.reshape(PixelShape {
-        channels,
+        channels: 1,
         ..source.shape
     });
     by_sample!(source.shape.dtype, T => {
-        let input = T::of(source).chunks_exact(source.shape.channels);
-        for (pixel, out) in input.zip(T::of_mut(target).chunks_exact_mut(channels)) {
-            let value = match pixel {
-                [r, g, b] => T::truncated(luma(r.real(), g.real(), b.real())),
-                [v, ..] => *v,
-                [] => T::default(),
-            };
-            out.fill(value);
-        }
+        gray_pixels::<T>(lanes, T::of(source), from, T::of_mut(target));
     });
+}
+
+kernel! {
+    fn gray_pixels<T: PixelSample>(source: &[T], channels: usize, target: &mut [T]) {
+        let mut block = Block::new();
+        for (samples, out) in source.chunks(BLOCK * channels).zip(target.chunks_mut(BLOCK)) {
+            block.load(samples, channels);
+            let Block([values, g, b]) = &mut block;
+            if channels == 3 {
+                for ((r, g), b) in values.iter_mut().zip(g).zip(b) {
+                    *r = whole::<T>(luma(*r, *g, *b));
+                }
+            }
+            block.store(out, 1);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -224,11 +348,9 @@ mod tests {
     }
 
     #[test]
-    fn gray_has_one_or_three_channels() {
+    fn gray_is_rounded_down() {
         let mut target = Pixels::default();
-        grayscale(&pixel([10, 200, 90]), 1, &mut target);
+        grayscale(&pixel([10, 200, 90]), &mut target);
         assert_eq!(target.u8s, [130]);
-        grayscale(&pixel([10, 200, 90]), 3, &mut target);
-        assert_eq!(target.u8s, [130, 130, 130]);
     }
 }

@@ -1,6 +1,7 @@
 //! Conversion of element types, normalisation and layout.
 
-use crate::image::pixels::{PixelShape, Pixels};
+use super::lanes::{Lanes, kernel};
+use crate::image::pixels::{PixelShape, Pixels, make_room};
 use crate::image::values::Real;
 use crate::tensor::{Dtype, ImageLayout};
 
@@ -8,12 +9,9 @@ use crate::tensor::{Dtype, ImageLayout};
 /// in place. Floats keep their values, rounded to the new type.
 pub(crate) fn to_float(pixels: &mut Pixels, dtype: Dtype) {
     if pixels.shape.dtype == Dtype::U8 {
-        let bytes = std::mem::take(&mut pixels.u8s);
-        pixels.f32s.clear();
-        pixels
-            .f32s
-            .extend(bytes.iter().map(|&v| f32::from(v) / 255.0));
-        pixels.u8s = bytes;
+        let Pixels { u8s, f32s, .. } = pixels;
+        make_room(f32s, u8s.len());
+        scale(Lanes::current(), u8s, f32s);
     }
     pixels.shape.dtype = dtype;
     pixels.settle();
@@ -38,25 +36,74 @@ pub(crate) fn normalize(pixels: &mut Pixels, mean: &[Real], std: &[Real]) {
             (at(mean), at(std))
         })
         .collect();
+    let lanes = Lanes::current();
     match layout {
-        ImageLayout::Hwc => {
-            for pixel in pixels.f32s.chunks_exact_mut(channels) {
-                for (value, (mean, std)) in pixel.iter_mut().zip(&constants) {
-                    *value = (*value - mean) / std;
-                }
-            }
-        }
+        ImageLayout::Hwc => standardize(lanes, &mut pixels.f32s, &constants),
         ImageLayout::Chw if height * width > 0 => {
             let planes = pixels.f32s.chunks_exact_mut(height * width);
-            for (plane, (mean, std)) in planes.zip(&constants) {
-                for value in plane {
-                    *value = (*value - mean) / std;
-                }
+            for (plane, constants) in planes.zip(&constants) {
+                standardize(lanes, plane, &[*constants]);
             }
         }
         ImageLayout::Chw => {}
     }
     pixels.settle();
+}
+
+/// Number of samples that are standardised together: whole pixels, and whole vector registers.
+const TILE: usize = 48;
+
+kernel! {
+    /// Divides bytes by 255.
+    fn scale(bytes: &[u8], floats: &mut [f32]) {
+        for (float, byte) in floats.iter_mut().zip(bytes) {
+            *float = f32::from(*byte) / 255.0;
+        }
+    }
+}
+
+kernel! {
+    /// Subtracts the mean of its channel from each sample, and divides by the standard deviation.
+    /// The number of channels, which is that of `constants`, is 1 or 3.
+    fn standardize(samples: &mut [f32], constants: &[(f32, f32)]) {
+        let (mut means, mut stds) = ([0.0; TILE], [1.0; TILE]);
+        let places = means.iter_mut().zip(&mut stds);
+        for ((mean, std), constants) in places.zip(constants.iter().cycle()) {
+            (*mean, *std) = *constants;
+        }
+        let (tiles, rest) = samples.as_chunks_mut::<TILE>();
+        for tile in tiles {
+            for ((value, mean), std) in tile.iter_mut().zip(&means).zip(&stds) {
+                *value = (*value - mean) / std;
+            }
+        }
+        for ((value, mean), std) in rest.iter_mut().zip(&means).zip(&stds) {
+            *value = (*value - mean) / std;
+        }
+    }
+}
+
+/// Repeats the channel of a gray image three times.
+pub(crate) fn repeat_channel(source: &Pixels, target: &mut Pixels) {
+    target.reshape(PixelShape {
+        channels: 3,
+        ..source.shape
+    });
+    let lanes = Lanes::current();
+    if source.shape.dtype.is_float() {
+        repeat::<f32>(lanes, &source.f32s, &mut target.f32s);
+    } else {
+        repeat::<u8>(lanes, &source.u8s, &mut target.u8s);
+    }
+}
+
+kernel! {
+    fn repeat<T: Copy>(source: &[T], target: &mut [T]) {
+        let (pixels, _) = target.as_chunks_mut::<3>();
+        for (pixel, value) in pixels.iter_mut().zip(source) {
+            *pixel = [*value; 3];
+        }
+    }
 }
 
 /// Copies an image to one plane per channel.

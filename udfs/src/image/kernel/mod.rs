@@ -6,6 +6,7 @@ pub(crate) mod color;
 pub(crate) mod convert;
 pub(crate) mod erase;
 pub(crate) mod geometry;
+pub(crate) mod lanes;
 pub(crate) mod resize;
 mod resize_floats;
 pub(crate) mod rotate;

@@ -5,6 +5,7 @@
 //! which adds in the same order on every machine.
 
 use super::geometry::Region;
+use super::lanes::{Lanes, kernel};
 use crate::image::pixels::Pixels;
 
 /// A filter: its function, and the distance from the centre at which the function becomes zero.
@@ -131,42 +132,83 @@ fn resize_rows<'a>(
         return;
     }
     let windows = windows(from, to, kernel);
+    let lanes = Lanes::current();
+    let mut line = vec![0.0; from * channels + 1];
     for (out, row) in targets.zip(rows) {
-        match channels {
-            1 => sum_pixels::<1>(row, out, &windows),
-            _ => sum_pixels::<3>(row, out, &windows),
+        if channels == 1 {
+            sum_samples(lanes, row, out, &windows);
+        } else {
+            line[..row.len()].copy_from_slice(row);
+            sum_pixels(lanes, &line, out, &windows);
         }
     }
 }
 
-/// Computes the output pixels of one row, whose pixels have `N` channels.
-fn sum_pixels<const N: usize>(row: &[f32], out: &mut [f32], windows: &[WeightWindow]) {
-    let (pixels, _) = row.as_chunks::<N>();
-    let (targets, _) = out.as_chunks_mut::<N>();
-    for (target, window) in targets.iter_mut().zip(windows) {
-        let mut sums = [0.0_f64; N];
-        for (pixel, weight) in pixels[window.first..].iter().zip(&window.weights) {
-            for (sum, value) in sums.iter_mut().zip(pixel) {
-                *sum += f64::from(*value) * weight;
+kernel! {
+    /// Computes the output samples of one row of a gray image.
+    fn sum_samples(row: &[f32], out: &mut [f32], windows: &[WeightWindow]) {
+        for (target, window) in out.iter_mut().zip(windows) {
+            let mut sum = 0.0_f64;
+            for (value, weight) in row[window.first..].iter().zip(&window.weights) {
+                sum += f64::from(*value) * weight;
             }
+            *target = sum as f32;
         }
-        *target = sums.map(|sum| sum as f32);
+    }
+}
+
+kernel! {
+    /// Computes the output pixels of one row of three channels. `row` has a sample more than its
+    /// pixels, because four samples are read at a time: vector registers hold a power of two.
+    fn sum_pixels(row: &[f32], out: &mut [f32], windows: &[WeightWindow]) {
+        let (targets, _) = out.as_chunks_mut::<3>();
+        for (target, window) in targets.iter_mut().zip(windows) {
+            let mut sums = [0.0_f64; 4];
+            let values = row[window.first * 3..].windows(4).step_by(3);
+            for (values, weight) in values.zip(&window.weights) {
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += f64::from(*value) * weight;
+                }
+            }
+            *target = [sums[0] as f32, sums[1] as f32, sums[2] as f32];
+        }
     }
 }
 
 fn resize_columns(rows: &[&[f32]], target: &mut [f32], kernel: Kernel) {
     let stride = rows.first().map_or(1, |row| row.len());
     let windows = windows(rows.len(), target.len() / stride, kernel);
-    let mut sums = vec![0.0_f64; stride];
+    let lanes = Lanes::current();
     for (out, window) in target.chunks_exact_mut(stride).zip(&windows) {
-        sums.fill(0.0);
-        for (row, weight) in rows[window.first..].iter().zip(&window.weights) {
-            for (sum, value) in sums.iter_mut().zip(*row) {
-                *sum += f64::from(*value) * weight;
+        sum_rows(lanes, &rows[window.first..], out, &window.weights);
+    }
+}
+
+/// Number of neighbouring sums that are kept in registers while weights are added to them.
+const SUMS: usize = 32;
+
+kernel! {
+    /// Adds rows, each multiplied by its weight.
+    fn sum_rows(rows: &[&[f32]], out: &mut [f32], weights: &[f64]) {
+        let mut from = 0;
+        for out in out.chunks_mut(SUMS) {
+            let mut sums = [0.0_f64; SUMS];
+            for (row, weight) in rows.iter().zip(weights) {
+                let values = &row[from..];
+                if let Some(values) = values.first_chunk::<SUMS>() {
+                    for (sum, value) in sums.iter_mut().zip(values) {
+                        *sum += f64::from(*value) * weight;
+                    }
+                } else {
+                    for (sum, value) in sums.iter_mut().zip(values) {
+                        *sum += f64::from(*value) * weight;
+                    }
+                }
             }
-        }
-        for (value, sum) in out.iter_mut().zip(&sums) {
-            *value = *sum as f32;
+            for (value, sum) in out.iter_mut().zip(sums) {
+                *value = sum as f32;
+            }
+            from += SUMS;
         }
     }
 }
