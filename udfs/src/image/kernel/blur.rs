@@ -8,7 +8,7 @@ const SUMS: usize = 64;
 
 /// Returns the weights of a Gaussian of standard deviation `sigma` (in pixels) at `size`
 /// consecutive pixels. The weights sum to 1, as in torchvision's `_get_gaussian_kernel1d`.
-fn weights(size: usize, sigma: f64) -> Vec<f32> {
+pub(super) fn weights(size: usize, sigma: f64) -> Vec<f32> {
     let middle = (size as f64 - 1.0) * 0.5;
     let raw: Vec<f64> = (0..size)
         .map(|i| {
@@ -40,7 +40,12 @@ pub(crate) fn gaussian_blur(
     Ok(())
 }
 
-fn blur_with(lanes: Lanes, pixels: &mut Pixels, weights: (&[f32], &[f32]), lines: &mut Vec<f32>) {
+pub(super) fn blur_with(
+    lanes: Lanes,
+    pixels: &mut Pixels,
+    weights: (&[f32], &[f32]),
+    lines: &mut Vec<f32>,
+) {
     if pixels.shape.len() > 0 {
         by_sample!(pixels.shape.dtype, T => blur_as::<T>(lanes, pixels, weights, lines));
     }
@@ -87,8 +92,8 @@ kernel! {
     }
 }
 
-/// Writes to `out` the sums of rows, the `k`th of which is multiplied by the `k`th weight.
-#[expect(clippy::inline_always, reason = "a part of a kernel, compiled for its instructions")]
+/// Writes to `out` the sums of rows, the `k`th of which is multiplied by the `k`th weight. It is a part
+/// of kernels, and compiled for their instructions.
 #[inline(always)]
 fn add<'a, T: PixelSample>(
     out: &mut [T],

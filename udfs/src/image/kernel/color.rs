@@ -40,7 +40,7 @@ pub(crate) fn adjust(pixels: &mut Pixels, changes: &[Adjust]) {
     adjust_with(Lanes::current(), pixels, changes);
 }
 
-fn adjust_with(lanes: Lanes, pixels: &mut Pixels, changes: &[Adjust]) {
+pub(super) fn adjust_with(lanes: Lanes, pixels: &mut Pixels, changes: &[Adjust]) {
     let mut rest = changes;
     while !rest.is_empty() {
         // A change of contrast needs the mean of the image that the changes before it made.
@@ -270,7 +270,7 @@ pub(crate) fn grayscale(source: &Pixels, target: &mut Pixels) {
     grayscale_with(Lanes::current(), source, target);
 }
 
-fn grayscale_with(lanes: Lanes, source: &Pixels, target: &mut Pixels) {
+pub(super) fn grayscale_with(lanes: Lanes, source: &Pixels, target: &mut Pixels) {
     let from = source.shape.channels;
     target.reshape(PixelShape {
         channels: 1,

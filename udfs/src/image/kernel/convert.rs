@@ -8,10 +8,14 @@ use crate::tensor::{Dtype, ImageLayout};
 /// Converts bytes to floats in 0 to 1 (divided by 255, like torchvision's `to_dtype(scale=True)`),
 /// in place. Floats keep their values, rounded to the new type.
 pub(crate) fn to_float(pixels: &mut Pixels, dtype: Dtype) {
+    to_float_with(Lanes::current(), pixels, dtype);
+}
+
+pub(super) fn to_float_with(lanes: Lanes, pixels: &mut Pixels, dtype: Dtype) {
     if pixels.shape.dtype == Dtype::U8 {
         let Pixels { u8s, f32s, .. } = pixels;
         make_room(f32s, u8s.len());
-        scale(Lanes::current(), u8s, f32s);
+        scale(lanes, u8s, f32s);
     }
     pixels.shape.dtype = dtype;
     pixels.settle();
@@ -20,8 +24,12 @@ pub(crate) fn to_float(pixels: &mut Pixels, dtype: Dtype) {
 /// Computes `(x - mean) / std` per channel in single precision, in place. Bytes are first converted
 /// to floats in 0 to 1.
 pub(crate) fn normalize(pixels: &mut Pixels, mean: &[Real], std: &[Real]) {
+    normalize_with(Lanes::current(), pixels, mean, std);
+}
+
+pub(super) fn normalize_with(lanes: Lanes, pixels: &mut Pixels, mean: &[Real], std: &[Real]) {
     if pixels.shape.dtype == Dtype::U8 {
-        to_float(pixels, Dtype::F32);
+        to_float_with(lanes, pixels, Dtype::F32);
     }
     let PixelShape {
         height,
@@ -36,7 +44,6 @@ pub(crate) fn normalize(pixels: &mut Pixels, mean: &[Real], std: &[Real]) {
             (at(mean), at(std))
         })
         .collect();
-    let lanes = Lanes::current();
     match layout {
         ImageLayout::Hwc => standardize(lanes, &mut pixels.f32s, &constants),
         ImageLayout::Chw if height * width > 0 => {

@@ -66,7 +66,7 @@ macro_rules! kernel {
         $(#[$doc])*
         #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls code for instructions that the machine was seen to have"))]
         $vis fn $name $(<$T: $bound>)? (lanes: $crate::image::kernel::lanes::Lanes, $($arg: $type),*) $(-> $out)? {
-            #[expect(clippy::inline_always, reason = "it is compiled anew for each set of instructions")]
+            // It is compiled anew for each set of instructions.
             #[inline(always)]
             fn body $(<$T: $bound>)? ($($arg: $type),*) $(-> $out)? $body
 

@@ -7,6 +7,8 @@ pub(crate) mod convert;
 pub(crate) mod erase;
 pub(crate) mod geometry;
 pub(crate) mod lanes;
+#[cfg(test)]
+mod naive;
 pub(crate) mod resize;
 mod resize_floats;
 pub(crate) mod rotate;

@@ -12,6 +12,7 @@ use fast_image_resize::{
 };
 
 use super::geometry::{Region, crop};
+use super::lanes::Lanes;
 use super::resize_floats::{self, Kernel, catmull_rom, lanczos3, triangle};
 use crate::image::pixels::{MAX_PIXELS, PixelSample, PixelShape, Pixels, by_sample};
 use crate::image::values::Interpolation;
@@ -98,7 +99,7 @@ impl Resampler {
         };
         if shape.dtype.is_float() {
             let between = &mut self.between.f32s;
-            resize_floats::resize(source, from, target, between, kernel);
+            resize_floats::resize(source, from, target, between, kernel, Lanes::current());
             return Ok(());
         }
         let mut between = std::mem::take(&mut self.between);

@@ -91,6 +91,7 @@ pub(super) fn resize(
     target: &mut Pixels,
     between: &mut Vec<f32>,
     kernel: Kernel,
+    lanes: Lanes,
 ) {
     let channels = source.shape.channels;
     let (height, width) = (target.shape.height, target.shape.width);
@@ -105,15 +106,16 @@ pub(super) fn resize(
             (from.width, width),
             channels,
             kernel,
+            lanes,
         );
     } else if width == from.width {
         let rows: Vec<&[f32]> = rows.collect();
-        resize_columns(&rows, &mut target.f32s, kernel);
+        resize_columns(&rows, &mut target.f32s, kernel, lanes);
     } else {
         between.resize(from.height * width * channels, 0.0);
-        resize_rows(rows, between, (from.width, width), channels, kernel);
+        resize_rows(rows, between, (from.width, width), channels, kernel, lanes);
         let rows: Vec<&[f32]> = between.chunks_exact(width * channels).collect();
-        resize_columns(&rows, &mut target.f32s, kernel);
+        resize_columns(&rows, &mut target.f32s, kernel, lanes);
     }
 }
 
@@ -123,6 +125,7 @@ fn resize_rows<'a>(
     (from, to): (usize, usize),
     channels: usize,
     kernel: Kernel,
+    lanes: Lanes,
 ) {
     let targets = target.chunks_exact_mut(to * channels);
     if from == to {
@@ -132,7 +135,6 @@ fn resize_rows<'a>(
         return;
     }
     let windows = windows(from, to, kernel);
-    let lanes = Lanes::current();
     let mut line = vec![0.0; from * channels + 1];
     for (out, row) in targets.zip(rows) {
         if channels == 1 {
@@ -175,10 +177,9 @@ kernel! {
     }
 }
 
-fn resize_columns(rows: &[&[f32]], target: &mut [f32], kernel: Kernel) {
+fn resize_columns(rows: &[&[f32]], target: &mut [f32], kernel: Kernel, lanes: Lanes) {
     let stride = rows.first().map_or(1, |row| row.len());
     let windows = windows(rows.len(), target.len() / stride, kernel);
-    let lanes = Lanes::current();
     for (out, window) in target.chunks_exact_mut(stride).zip(&windows) {
         sum_rows(lanes, &rows[window.first..], out, &window.weights);
     }
@@ -291,13 +292,16 @@ mod tests {
                     (50, 71),
                 ] {
                     let (height, width) = size;
-                    let mut target = Pixels::default();
-                    target.reshape(PixelShape {
-                        height,
-                        width,
-                        ..source.shape
+                    let resized = Lanes::all().into_iter().map(|lanes| {
+                        let mut target = Pixels::default();
+                        target.reshape(PixelShape {
+                            height,
+                            width,
+                            ..source.shape
+                        });
+                        resize(&source, from, &mut target, &mut Vec::new(), kernel, lanes);
+                        target
                     });
-                    resize(&source, from, &mut target, &mut Vec::new(), kernel);
                     let expected: Vec<f32> = if channels == 1 {
                         let pixels = expected(&source, from, size, filter, |c| F32::new(c[0]));
                         pixels.iter().map(|p| p.0).collect()
@@ -307,7 +311,9 @@ mod tests {
                         pixels.iter().flat_map(|p| p.0).collect()
                     };
                     let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-                    assert_eq!(bits(&target.f32s), bits(&expected), "{filter:?} {size:?}");
+                    for target in resized {
+                        assert_eq!(bits(&target.f32s), bits(&expected), "{filter:?} {size:?}");
+                    }
                 }
             }
         }
