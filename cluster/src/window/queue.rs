@@ -9,6 +9,10 @@ use super::segment::{LeaseSegment, PieceId, SegmentInfo};
 use super::settings::WindowSettings;
 use crate::engine::LeaseStaging;
 
+/// Factor by which leases grow until they are full. The first ones are small, so that the first batch is there early;
+/// small leases of several clients put more of their windows on more than one worker.
+const GROWTH: f64 = 4.0;
+
 /// A lease that becomes larger until it is submitted.
 #[derive(Debug, Clone)]
 pub(super) struct LeaseCut<N> {
@@ -195,11 +199,11 @@ impl<N> SegmentQueue<N> {
         (is_ready && !self.cut.segments.is_empty()).then_some(self.cut.bytes)
     }
 
-    /// Takes the next lease. The one after it may be twice as large.
+    /// Takes the next lease. The one after it may be [`GROWTH`] times as large.
     pub(super) fn take(&mut self, settings: &WindowSettings) -> LeaseCut<N> {
         let cut = std::mem::replace(&mut self.cut, LeaseCut::new());
-        let twice = 2.0 * cut.weight(settings);
-        self.goal = self.goal.max(twice.min(1.0));
+        let larger = GROWTH * cut.weight(settings);
+        self.goal = self.goal.max(larger.min(1.0));
         cut
     }
 
@@ -288,21 +292,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lease_is_one_segment_and_later_leases_double() {
+    fn the_first_lease_is_one_segment_and_later_leases_grow() {
         let sizes = cut(vec![info(MB, 1, 0); 100]);
-        assert_eq!(sizes[..6], [1, 2, 4, 8, 16, 16]);
+        assert_eq!(sizes[..4], [1, 4, 16, 16]);
     }
 
     #[test]
     fn a_lease_is_full_after_50_ms_of_work() {
         let sizes = cut(vec![info(1000, 10, 0); 100]);
-        assert_eq!(sizes[..5], [1, 2, 4, 5, 5]);
+        assert_eq!(sizes[..4], [1, 4, 5, 5]);
     }
 
     #[test]
     fn cheap_segments_are_bounded_by_their_number() {
         let sizes = cut(vec![info(1, 0, 0); 20_000]);
-        assert_eq!(sizes[..4], [1, 2, 4, 8]);
+        assert_eq!(sizes[..4], [1, 4, 16, 64]);
         assert_eq!(sizes.iter().max(), Some(&4096));
     }
 
