@@ -1,7 +1,7 @@
-"""Compares a cluster of one worker with one process, with tf.data service and with Ray Data: rows per second of CPU.
+"""Compares a cluster of one worker, and an actor of Ray, with one process, with tf.data service and with Ray Data: rows per second of CPU.
 
     python3 -m venv venv && venv/bin/pip install numpy pillow torch torchvision tensorflow-cpu 'ray[data]'
-    cargo build --release --features cluster
+    cargo build --release --features cluster && venv/bin/pip install ./python
     venv/bin/python benches/service.py target/release/forebay PHOTOS
 
 The work is R4 (decode, random resized crop 224, random horizontal flip, batches of 32), ending in u8 or normalised to f32.
@@ -129,7 +129,22 @@ def ray_data(_, folder, end, epochs):
     ray.shutdown()
 
 
-CONTENDERS = {"one process": one_process, "cluster": cluster, "tf.data service": tf_data_service, "Ray Data": ray_data}
+def on_ray(_, folder, end, epochs):
+    import forebay
+    import ray
+
+    ray.init(num_cpus=THREADS, include_dashboard=False, log_to_driver=False, logging_level="error")
+    actors = forebay.ray(num_workers=1, num_cpus=THREADS, threads=THREADS)
+    rows = 0
+    for batch in forebay.sql(query(folder, end)).run(epochs=epochs, cluster=actors):
+        rows += len(batch["pixels"].numpy())
+    assert rows == len(paths(folder)) * epochs
+    actors.stop()
+    ray.shutdown()
+
+
+CONTENDERS = {"one process": one_process, "cluster": cluster, "tf.data service": tf_data_service,
+              "on Ray": on_ray, "Ray Data": ray_data}
 
 
 def adopt():

@@ -338,7 +338,7 @@ mod tests {
         };
         let mut segments = vec![long(1); 32];
         segments.extend(vec![long(2); 20]);
-        assert_eq!(cut(segments), [1, 2, 4, 8, 16, 1, 16, 4]);
+        assert_eq!(cut(segments), [1, 4, 16, 11, 16, 4]);
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(queue.demand(&settings), None);
         queue.take(&settings);
         let bytes = queue.demand(&settings).map(|demand| demand.bytes);
-        assert_eq!(bytes, Some(2 * (MB + SEGMENT_OVERHEAD)));
+        assert_eq!(bytes, Some(4 * (MB + SEGMENT_OVERHEAD)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::error::ClusterError;
 #[test]
 fn leases_begin_with_one_segment_and_grow() {
     let host = Host::with_segments(WindowSettings::default(), 100, MB);
-    assert_eq!(host.sizes(), [1, 2, 4, 8]);
+    assert_eq!(host.sizes(), [1, 4, 16, 16]);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn the_first_lease_wants_a_single_segment() {
 fn leases_in_flight_follow_the_workers_and_their_sizes_do_not() {
     let mut host = Host::with_segments(WindowSettings::default(), 100, MB);
     host.send(WindowEvent::WorkersChanged(vec![id("a"), id("b")]));
-    assert_eq!(host.sizes(), [1, 2, 4, 8, 16, 16, 16, 16]);
+    assert_eq!(host.sizes(), [1, 4, 16, 16, 16, 16, 16, 15]);
 }
 
 #[test]

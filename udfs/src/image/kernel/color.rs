@@ -62,9 +62,9 @@ impl Adjust {
 }
 
 /// The samples of some pixels as single-precision numbers, by channel. Gray pixels have one channel.
-struct Block([[f32; BLOCK]; 3]);
+struct PixelBlock([[f32; BLOCK]; 3]);
 
-impl Block {
+impl PixelBlock {
     const fn new() -> Self {
         Self([[0.0; BLOCK]; 3])
     }
@@ -124,7 +124,7 @@ kernel! {
     /// Applies changes, of which at most the first is one of contrast, around `mean`.
     fn change<T: PixelSample>(pixels: &mut Pixels, changes: &[Adjust], mean: f32) {
         let PixelShape { channels, dtype, .. } = pixels.shape;
-        let mut block = Block::new();
+        let mut block = PixelBlock::new();
         for samples in T::of_mut(pixels).chunks_mut(BLOCK * channels) {
             block.load(samples, channels);
             for change in changes {
@@ -163,11 +163,11 @@ kernel! {
     /// Returns the mean of the gray values of an image.
     fn mean<T: PixelSample>(pixels: &Pixels) -> f32 {
         let PixelShape { height, width, channels, .. } = pixels.shape;
-        let mut block = Block::new();
+        let mut block = PixelBlock::new();
         let mut sum = 0.0_f64;
         for samples in T::of(pixels).chunks(BLOCK * channels) {
             block.load(samples, channels);
-            let Block([values, g, b]) = &mut block;
+            let PixelBlock([values, g, b]) = &mut block;
             if channels == 3 {
                 for ((r, g), b) in values.iter_mut().zip(g).zip(b) {
                     *r = luma(*r, *g, *b);
@@ -283,10 +283,10 @@ pub(super) fn grayscale_with(lanes: Lanes, source: &Pixels, target: &mut Pixels)
 
 kernel! {
     fn gray_pixels<T: PixelSample>(source: &[T], channels: usize, target: &mut [T]) {
-        let mut block = Block::new();
+        let mut block = PixelBlock::new();
         for (samples, out) in source.chunks(BLOCK * channels).zip(target.chunks_mut(BLOCK)) {
             block.load(samples, channels);
-            let Block([values, g, b]) = &mut block;
+            let PixelBlock([values, g, b]) = &mut block;
             if channels == 3 {
                 for ((r, g), b) in values.iter_mut().zip(g).zip(b) {
                     *r = whole::<T>(luma(*r, *g, *b));
