@@ -4,10 +4,10 @@
     python3 benches/peers target/release/forebay PHOTOS
 
 PHOTOS is a folder of JPEG photos. The command makes a venv with all peers that PyPI has for this machine (8 GB;
-`--python` names an interpreter to use instead). It compares the outputs of each contender with Forebay's, and leaves out
-a contender whose outputs differ by more than the tolerance that `agreement.py` names. Then the contenders take turns,
-pinned to one core and afterwards to all, so that a drift of the machine's speed affects all of them. All read the same
-files from the page cache. Each peer has a process of its own, as TensorFlow and PyTorch do not load into one.
+`--python` names an interpreter to use instead). It compares the outputs of each contender with Forebay's, and leaves
+out a contender whose outputs differ by more than the tolerance that `agreement.py` names. Then the contenders take
+turns, so that a drift of the machine's speed affects all of them, pinned to one core and afterwards to all. All read
+the same files from the page cache. Each peer has a process of its own, as TensorFlow and PyTorch do not load into one.
 
 A complete run writes its tables to `benches/README.md` and its plot to `benches/peers.svg`. A run with fewer workloads,
 photos or rounds than the defaults only prints them, unless `--write` asks for more.

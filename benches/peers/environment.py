@@ -48,8 +48,9 @@ def commit():
 
 
 def machine(cores):
-    """Returns the processor, its widest vector instructions, the cores in use, and the versions of system and Python."""
+    """Returns the processor, its widest vector instructions, the cores in use, the system and the Python version."""
     facts = Path("/proc/cpuinfo").read_text()
-    model = next((line.split(":")[1].strip() for line in facts.splitlines() if line.startswith("model name")), "unknown")
-    vectors = next((name for name, flag in (("AVX-512", "avx512bw"), ("AVX2", "avx2")) if flag in facts.split()), "none")
-    return f"{model} ({vectors}), {len(cores)} cores, Linux {platform.release()}, Python {platform.python_version()}"
+    models = [line.split(":")[1].strip() for line in facts.splitlines() if line.startswith("model name")]
+    vectors = [name for name, flag in (("AVX-512", "avx512bw"), ("AVX2", "avx2")) if flag in facts.split()]
+    processor = f"{(models or ['unknown processor'])[0]}{f' ({vectors[0]})' if vectors else ''}"
+    return f"{processor}, {len(cores)} cores, Linux {platform.release()}, Python {platform.python_version()}"

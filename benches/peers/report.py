@@ -10,12 +10,13 @@ BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 INTRODUCTION = """`{command}`, commit {commit}: {photos} photos, {rounds} rounds in turns, {minutes:.0f} minutes.
 {machine}. {versions}.
 
-Figures are medians (ranges) of rounds. *Forebay is* the median over rounds of Forebay's rate divided by the contender's. CPU is that of
-all processes on one core. Memory is the sum of the greatest resident sizes of a contender's processes, on one core and on
-all. *Difference* is that of outputs from Forebay's on the scale 0 to 255, with fixed values for random functions. All
-contenders read files from the page cache. On all cores, torchvision and PIL run in a DataLoader with one worker for each core, and OpenCV in
-a pool of threads. Images stay u8 until they are normalised. tf.data and OpenCV do not antialias, and tf.data crops before it
-resizes, which is less work."""
+Figures are medians (ranges) of rounds. *Forebay is* the median over rounds of Forebay's rate divided by the
+contender's. CPU is that of all processes on one core. Memory is the sum of the greatest resident sizes of a contender's
+processes, on one core / on all. *Difference* is that of outputs from Forebay's over a sample, on the scale 0 to 255,
+with fixed values for random functions; contenders are timed only if it is allowed. All contenders read files from the
+page cache. On all cores, torchvision and PIL run in a DataLoader with one worker for each core, and OpenCV in a pool of
+threads. Images stay u8 until they are normalised. tf.data and OpenCV do not antialias, tf.data decodes with the fast
+DCT, and its R3 crops before it resizes: all of this is less work. Tables are shuffled anew in each epoch."""
 
 
 def tables(results):
