@@ -38,8 +38,10 @@ def arguments():
     parser.add_argument("--photos", type=int, default=PHOTOS, help="number of photos")
     parser.add_argument("--workloads", default=",".join(names), help=f"some of {', '.join(names)}")
     parser.add_argument("--cores", choices=("one", "all", "both"), default="both")
-    parser.add_argument("--python", help="an interpreter that has the peers, instead of the bench's own venv")
+    parser.add_argument("--python", help="an interpreter with numpy, pillow, pyarrow, matplotlib and peers, "
+                        "instead of that of the bench's own venv")
     parser.add_argument("--results", help="a JSON file for all measurements; tables and plot can be made of it again")
+    parser.add_argument("--note", help="a sentence for the report, such as what else the machine did")
     parser.add_argument("--render", action="store_true", help="measure nothing, make tables and plot of --results")
     parser.add_argument("--write", action="store_true", help="write tables and plot of an incomplete run, too")
     given = parser.parse_args()
@@ -47,6 +49,8 @@ def arguments():
     unknown = set(given.workloads) - set(names)
     if unknown:
         parser.error(f"unknown workloads: {', '.join(sorted(unknown))}")
+    if given.render and not given.results:
+        parser.error("--render needs --results")
     if given.rounds < 1 or given.photos < 1:
         parser.error("--rounds and --photos must be at least 1")
     return given
@@ -94,12 +98,11 @@ def main():
     environment.enter(given.python)
     from peers import plot, report
 
-    if given.render:
-        results = json.loads(Path(given.results).read_text())
-    else:
-        results = measure(given)
-        if given.results:
-            Path(given.results).write_text(json.dumps(results, indent=1))
+    results = json.loads(Path(given.results).read_text()) if given.render else measure(given)
+    if given.note:
+        results["note"] = given.note
+    if given.results:
+        Path(given.results).write_text(json.dumps(results, indent=1))
     is_complete = (len(given.workloads) == len(WORKLOADS) and given.rounds >= ROUNDS and given.photos >= PHOTOS
                    and given.cores == "both")
     tables = report.tables(results)

@@ -15,7 +15,7 @@ PEERS = ("tensorflow-cpu", "torch torchvision", "daft", "polars", "duckdb", "ope
 
 
 def enter(python):
-    """Goes on in an interpreter: `python`, or that of a venv which is made if there is none."""
+    """Continues in another interpreter: `python`, or that of the bench's venv, which is made if it is missing."""
     if os.environ.get("PEERS_ENTERED"):
         return
     if python is None:

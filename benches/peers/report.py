@@ -7,22 +7,24 @@ from peers.workloads import WORKLOADS
 
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 
-INTRODUCTION = """`{command}`, commit {commit}: {photos} photos, {rounds} rounds in turns, {minutes:.0f} minutes.
+INTRODUCTION = """`{command}`, commit {commit}: {photos} photos, {rounds} rounds in turns, {minutes:.0f} minutes.{note}
 {machine}. {versions}.
 
 Figures are medians (ranges) of rounds. *Forebay is* the median over rounds of Forebay's rate divided by the
 contender's. CPU is that of all processes on one core. Memory is the sum of the greatest resident sizes of a contender's
 processes, on one core / on all. *Difference* is that of outputs from Forebay's over a sample, on the scale 0 to 255,
-with fixed values for random functions; contenders are timed only if it is allowed. All contenders read files from the
-page cache. On all cores, torchvision and PIL run in a DataLoader with one worker for each core, and OpenCV in a pool of
-threads. Images stay u8 until they are normalised. tf.data and OpenCV do not antialias, tf.data decodes with the fast
-DCT, and its R3 crops before it resizes: all of this is less work. Tables are shuffled anew in each epoch."""
+with fixed values for random functions; contenders are timed only if it is allowed. Forebay is a new process in each
+round; the peers keep theirs, and run once before they are measured. All contenders read files from the page cache. On
+all cores, torchvision and PIL run in a DataLoader with one worker for each core, and OpenCV in a pool of threads.
+Images stay u8 until they are normalised. tf.data and OpenCV do not antialias, tf.data decodes with the fast DCT, and
+its R3 crops before it resizes: all of this is less work. Tables are shuffled anew in each epoch."""
 
 
 def tables(results):
     """Returns all tables as Markdown."""
     versions = ", ".join(f"{name} {version}" for name, version in sorted(results["versions"].items()))
-    parts = [INTRODUCTION.format(**{**results, "versions": versions})]
+    note = f" {results['note']}" if "note" in results else ""
+    parts = [INTRODUCTION.format(**{**results, "versions": versions, "note": note})]
     for workload in WORKLOADS:
         records = [one for one in results["records"] if one["workload"] == workload.name]
         if records:
