@@ -81,6 +81,7 @@ def measure(given):
     with tempfile.TemporaryDirectory(prefix="peers") as work:
         work = Path(work)
         inputs = data.make(given.folder, given.photos, work)
+        results["photos"] = len(list(inputs["photos"][0].iterdir()))
         for workload in WORKLOADS:
             for pinned in sets if workload.name in given.workloads else []:
                 print(f"{workload.title}, {len(pinned)} of {len(cores)} cores", flush=True)
