@@ -22,7 +22,7 @@ import sys
 import time
 from pathlib import Path
 
-from tf_crop import cropped
+from peers.tf_crop import cropped
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", RAY_DEDUP_LOGS="0", RAY_USAGE_STATS_ENABLED="0")
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
