@@ -131,9 +131,9 @@ impl Scratch {
 
 /// Maximum size, in bytes, of the buffers that a thread keeps for reuse. Larger buffers are freed:
 /// otherwise each thread would in the end hold buffers for the largest image that it has processed.
-/// 12 MiB hold the bytes of a photo of two megapixels, or a photo of 500 x 375 pixels as floats; a
-/// larger image takes so long to decode that allocating its buffers is negligible.
-const KEPT_BYTES: usize = 12 << 20;
+/// 4 MiB hold a photo of a megapixel; a larger image takes so long to decode that allocating its
+/// buffers is negligible.
+const KEPT_BYTES: usize = 4 << 20;
 
 thread_local! {
     static SPARE: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
