@@ -1,4 +1,4 @@
-"""What torchvision and PIL share: data sets of photos, and the DataLoader over them.
+"""The parts that torchvision and PIL share: data sets of photos, and the DataLoader over them.
 
 With one thread the loader works in its own process. With more it has as many worker processes.
 """

@@ -9,8 +9,8 @@ pub(crate) struct Lanes(pub(super) Width);
 /// Instructions of a set, by the width of their registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
-    /// What every machine of the architecture has.
-    Least,
+    /// The instructions that every machine of the architecture has.
+    Baseline,
     #[cfg(target_arch = "x86_64")]
     Avx2,
     #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ impl Lanes {
     /// Returns the set of this process.
     pub(crate) fn current() -> Self {
         match Simd::current() {
-            Simd::Scalar | Simd::Sse4 => Self(Width::Least),
+            Simd::Scalar | Simd::Sse4 => Self(Width::Baseline),
             Simd::Avx2 => Self::wide(false),
             Simd::Auto => Self::wide(true),
         }
@@ -45,13 +45,13 @@ impl Lanes {
                 return Self(Width::Avx2);
             }
         }
-        Self(Width::Least)
+        Self(Width::Baseline)
     }
 
     /// Returns all sets of this machine.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
-        let mut sets = vec![Self(Width::Least), Self::wide(false), Self::wide(true)];
+        let mut sets = vec![Self(Width::Baseline), Self::wide(false), Self::wide(true)];
         sets.dedup();
         sets
     }
@@ -84,7 +84,7 @@ macro_rules! kernel {
 
             use $crate::image::kernel::lanes::Width;
             match lanes.0 {
-                Width::Least => body $(::<$T>)? ($($arg),*),
+                Width::Baseline => body $(::<$T>)? ($($arg),*),
                 // SAFETY: a set has instructions only of the machine that it was made on.
                 #[cfg(target_arch = "x86_64")]
                 Width::Avx2 => unsafe { avx2 $(::<$T>)? ($($arg),*) },
