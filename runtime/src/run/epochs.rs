@@ -33,7 +33,7 @@ impl JobRun {
         let Some(cached) = &self.job.plan.reader.cached else {
             return;
         };
-        if self.engine.is_some() || !cached.only_reads().await {
+        if self.engine.is_some() || !cached.only_reads() {
             self.gate.wait(epoch).await;
         }
     }

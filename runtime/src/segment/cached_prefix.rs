@@ -428,11 +428,8 @@ impl CachedPrefix {
     }
 
     /// Returns true if this process does not write rows to the store.
-    pub(crate) async fn only_reads(&self) -> bool {
-        match &self.kept {
-            Some(writer) => writer.has_left().await,
-            None => true,
-        }
+    pub(crate) fn only_reads(&self) -> bool {
+        self.kept.as_ref().is_none_or(PrefixWriter::has_left)
     }
 
     /// Makes the rows visible that other processes had written when a client began to use `view`.

@@ -183,9 +183,13 @@ impl PrefixWriter {
         self.uninterrupted(publish).await;
     }
 
-    /// Returns true if this process does not write the entry.
-    pub(super) async fn has_left(&self) -> bool {
-        matches!(*self.0.writing.lock().await, Writing::Left)
+    /// Returns true if this process does not write the entry. Returns false while rows are written.
+    ///
+    /// Does not wait for the writer. The one who asks is polled only while the run asks for segments,
+    /// so as a waiter it could be given the writer and never return it to a run that flushes first.
+    pub(super) fn has_left(&self) -> bool {
+        let writing = self.0.writing.try_lock();
+        writing.is_ok_and(|writing| matches!(*writing, Writing::Left))
     }
 
     /// Makes the rows visible that other processes had written when a client began to use `view`.
@@ -289,6 +293,18 @@ mod tests {
         other.publish().await;
         one.see(7).await;
         assert_eq!(one.entry().rows(), 7);
+    }
+
+    #[tokio::test]
+    async fn who_asks_during_a_write_does_not_wait_for_the_writer() {
+        let writer = Shared::new().open().await;
+        let mut writing = writer.0.writing.lock().await;
+        assert!(!writer.has_left());
+        *writing = Writing::Left;
+        assert!(!writer.has_left());
+        drop(writing);
+        assert!(writer.has_left());
+        writer.flush().await;
     }
 
     #[tokio::test]
