@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `FOREBAY_GOLDENS=write` | rewrites the goldens; otherwise, the test only compares |
 //! | `FOREBAY_GOLDENS_THREADS` | number of compute threads (default 1), irrelevant for goldens |
+//! | `FOREBAY_GOLDENS_WORKERS=all` | all pipelines also run on workers, and not only some |
 //!
 //! `renames.txt` has lines `old => new`, which are applied to the golden texts of EXPLAIN and of refusals before they are
 //! compared.
@@ -26,6 +27,7 @@ mod golden;
 mod images;
 mod observe;
 mod odd;
+mod on_workers;
 mod planning;
 mod record;
 #[path = "../soundness/rows.rs"]

@@ -53,6 +53,33 @@ pub(crate) fn observed(pipeline: &Pipeline, data: &Data) -> Golden {
     runtime.unwrap().block_on(observe(pipeline, data))
 }
 
+/// Runs a pipeline through a session, and returns the golden with its stream and dead letters. If it
+/// has a cache, it runs again and must yield the same.
+#[allow(dead_code, reason = "only runs on workers are recorded in part")]
+pub(crate) async fn observed_by_session(pipeline: &Pipeline, data: &Data) -> Golden {
+    let mut record = Record::new(pipeline, data);
+    match session(pipeline, data).await {
+        Err(error) => record.error("refused", class(&error), &error.to_string()),
+        Ok(session) => {
+            let mut observer = Observer {
+                pipeline,
+                data,
+                record: &mut record,
+            };
+            let (stream, known) = observer.by_session(&session).await;
+            observer.record.put("known", known);
+            observer.record.stream("1", &stream);
+            observer.letters();
+            if pipeline.query.contains("{cache}") {
+                let (again, _) = observer.by_session(&session).await;
+                let of = |stream: &Stream| (stream.digest.clone(), stream.failures.clone());
+                assert_eq!(of(&again), of(&stream), "{}", pipeline.name);
+            }
+        }
+    }
+    record.golden(String::new())
+}
+
 async fn observe(pipeline: &Pipeline, data: &Data) -> Golden {
     let mut record = Record::new(pipeline, data);
     let explanation = match session(pipeline, data).await {
