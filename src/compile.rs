@@ -11,6 +11,7 @@ use forebay_planner::optimizer::profile::is_guessed;
 use forebay_planner::pipeline::Pipeline;
 use forebay_runtime::pool::ComputePool;
 use forebay_runtime::run::{self as engine, DEFAULT_MEMORY, RunConfig};
+use forebay_udfs::decode_scope::DecodeScope;
 use forebay_udfs::room::DecodeRoom;
 
 use crate::error::{Result, engine, planning};
@@ -75,8 +76,11 @@ async fn plan(
     // decoding would block other tasks. Outside a pool, the decoding would also start rayon's
     // global pool, whose threads do not exist in a forked child process.
     let memory = config.memory_limit.unwrap_or(DEFAULT_MEMORY);
-    let room = DecodeRoom::new(memory, config.memory_limit.is_some());
-    let pool = ComputePool::open(config.threads, Arc::new(room)).map_err(engine)?;
+    let decoding = DecodeScope {
+        room: Arc::new(DecodeRoom::new(memory, config.memory_limit.is_some())),
+        indexes: None,
+    };
+    let pool = ComputePool::open(config.threads, decoding).map_err(engine)?;
     let planned = pool.run(move || Compiled::on(&machine, &plan, clauses));
     planned.await.map_err(planning)
 }

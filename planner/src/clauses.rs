@@ -213,6 +213,17 @@ pub enum Optimize {
     Default,
 }
 
+/// The use of seek indexes of JPEG files: `OPTIONS (index = '..')`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum SeekIndexing {
+    /// Every epoch reads the coded data of a file from its beginning.
+    Off,
+    /// A run of several epochs keeps the seek indexes of the files in memory, and its later epochs jump
+    /// to the regions that they decode.
+    #[default]
+    Auto,
+}
+
 /// The `CACHE` clause: the operator whose output rows are cached in one epoch and reused in later
 /// epochs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -241,6 +252,8 @@ pub struct PipelineOptions {
     pub relax: Relax,
     /// The optimiser switch.
     pub optimize: Optimize,
+    /// The use of seek indexes.
+    pub index: SeekIndexing,
     /// Names of disabled rewrite rules: `disable_rules = 'a, b'`.
     pub disable_rules: BTreeSet<String>,
     /// Directory, or object store URL, of the cache.
@@ -274,6 +287,7 @@ impl Default for PipelineOptions {
             on_error: OnError::default(),
             relax: Relax::default(),
             optimize: Optimize::default(),
+            index: SeekIndexing::default(),
             disable_rules: BTreeSet::new(),
             cache_dir: None,
             cache_quota: None,

@@ -216,6 +216,8 @@ class Pipeline:
             cache_dir: Directory in which computed rows are cached between epochs and runs.
             cache_quota: Maximum size of the cache, as a number of bytes or as `"20GiB"`.
             cache_price: The price of keeping a byte in the cache, such as `"30 s/GB"`.
+            index: The use of seek indexes: `"auto"` (a run of several epochs keeps indexes of its JPEG files, so that
+                later epochs jump to the regions that they decode) or `"off"`. The stream is the same.
             equal_steps: Handling of a last step in which some rank has no batch. `"count"` (the default): this rank
                 gets an empty batch. `"drop"`: the step is dropped for all ranks. `"pad"`: this rank repeats its
                 previous batch.

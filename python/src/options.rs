@@ -22,6 +22,7 @@ pub(crate) fn set_options(
             "cache_dir" => options.cache_dir.clone_from(&given.cache_dir),
             "cache_quota" => options.cache_quota = given.cache_quota,
             "cache_price" => options.cache_price = given.cache_price,
+            "index" => options.index = given.index,
             "horizon" => options.horizon = given.horizon,
             "equal_steps" => options.equal_steps = given.equal_steps,
             "error_budget" => options.error_budget = given.error_budget,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use datafusion::common::{Result, internal_datafusion_err};
-use forebay_udfs::room::{self, DecodeRoom};
+use forebay_udfs::decode_scope::DecodeScope;
 use tokio::sync::{oneshot, watch};
 
 use crate::process_wide::ProcessWide;
@@ -18,8 +18,8 @@ static SHARED: ProcessWide<rayon::ThreadPool> = ProcessWide::new();
 #[derive(Debug, Clone)]
 pub struct ComputePool {
     pool: Arc<rayon::ThreadPool>,
-    /// Memory for decoding the job's images.
-    room: Arc<DecodeRoom>,
+    /// Memory and seek indexes for decoding the job's images.
+    decoding: DecodeScope,
     /// Counts the job's unfinished tasks: each of them holds a receiver of this channel.
     unfinished: Arc<watch::Sender<()>>,
 }
@@ -40,7 +40,7 @@ impl ComputePool {
     ///
     /// # Errors
     /// Fails if the system cannot start the threads.
-    pub fn open(wanted: Option<usize>, room: Arc<DecodeRoom>) -> Result<Self> {
+    pub fn open(wanted: Option<usize>, decoding: DecodeScope) -> Result<Self> {
         let shared = if wanted.is_none() && rayon::current_thread_index().is_none() {
             SHARED.get_or_try_init(|| start(threads(None)))?
         } else {
@@ -51,7 +51,7 @@ impl ComputePool {
                 Some(shared) => shared,
                 None => Arc::new(start(threads(wanted))?),
             },
-            room,
+            decoding,
             unfinished: Arc::default(),
         })
     }
@@ -69,13 +69,13 @@ impl ComputePool {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, result) = oneshot::channel();
-        let (room, unfinished) = (Arc::clone(&self.room), self.unfinished.subscribe());
+        let (decoding, unfinished) = (self.decoding.clone(), self.unfinished.subscribe());
         let work = move || {
             if answer.is_closed() {
                 return;
             }
             let work = || catch_unwind(AssertUnwindSafe(work));
-            let done = room::within(room, work)
+            let done = { decoding.within(work) }
                 .unwrap_or_else(|panic| Err(panicked("work on the compute pool", &*panic)));
             // Sending fails if the run was dropped, and then nobody needs the result.
             let _ = answer.send(done);
@@ -104,15 +104,20 @@ fn start(threads: usize) -> Result<rayon::ThreadPool> {
 mod tests {
     use std::sync::mpsc;
 
+    use forebay_udfs::room::DecodeRoom;
+
     use super::*;
 
-    fn room() -> Arc<DecodeRoom> {
-        Arc::new(DecodeRoom::new(0, false))
+    fn decoding() -> DecodeScope {
+        DecodeScope {
+            room: Arc::new(DecodeRoom::new(0, false)),
+            indexes: None,
+        }
     }
 
     #[tokio::test]
     async fn a_job_is_idle_once_its_own_work_has_ended() {
-        let pool = ComputePool::open(Some(2), room()).unwrap();
+        let pool = ComputePool::open(Some(2), decoding()).unwrap();
         let other = ComputePool {
             unfinished: Arc::default(),
             ..pool.clone()
@@ -132,10 +137,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_opened_inside_a_task_has_its_own_threads() {
-        let outer = ComputePool::open(None, room()).unwrap();
-        let again = ComputePool::open(None, room()).unwrap();
+        let outer = ComputePool::open(None, decoding()).unwrap();
+        let again = ComputePool::open(None, decoding()).unwrap();
         assert!(Arc::ptr_eq(&outer.pool, &again.pool));
-        let inner = outer.run(|| ComputePool::open(None, room())).await.unwrap();
+        let inner = outer
+            .run(|| ComputePool::open(None, decoding()))
+            .await
+            .unwrap();
         assert!(!Arc::ptr_eq(&outer.pool, &inner.pool));
     }
 }

@@ -8,12 +8,15 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::Field;
-use forebay_planner::clauses::{BatchScope, BatchSize, Optimize, Remainder, ShuffleWindow};
+use forebay_planner::clauses::{
+    BatchScope, BatchSize, Optimize, Remainder, SeekIndexing, ShuffleWindow,
+};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::PlanError;
 use forebay_planner::optimizer::explain::Explained;
 use forebay_planner::optimizer::explain::picture::{dot, svg};
 use forebay_planner::optimizer::explain::why_not::named;
+use forebay_planner::rows::RowPlan;
 use forebay_planner::units::bytes_text;
 use forebay_runtime::cpu::cpu_time;
 use forebay_runtime::fragment::NodeTotals;
@@ -45,6 +48,8 @@ pub struct Explanation {
     snapshot: SnapshotSummary,
     segment_rows: u64,
     in_flight: usize,
+    /// True if later epochs decode with the seek indexes of earlier ones.
+    seek_indexes: bool,
     seed: u64,
     epochs: Option<u64>,
     continuous: bool,
@@ -58,6 +63,16 @@ pub struct Explanation {
     semantic_hash: String,
     plan_hash: String,
     analysis: Option<Analysis>,
+}
+
+/// True if a program in `plan` decodes only the parts of photos that it reads.
+fn decodes_regions(plan: &RowPlan) -> bool {
+    let mut decodes = false;
+    plan.visit(&mut |node| {
+        let mut exprs = node.op.exprs().into_iter();
+        decodes |= exprs.any(forebay_udfs::image::decodes_regions);
+    });
+    decodes
 }
 
 #[derive(Debug, Clone)]
@@ -142,6 +157,9 @@ impl Explanation {
             },
             segment_rows,
             in_flight,
+            seek_indexes: clauses.options.index == SeekIndexing::Auto
+                && opened.epochs != Some(1)
+                && decodes_regions(&compiled.chosen),
             seed: job.seed,
             epochs: opened.epochs,
             continuous: clauses.repeat.continuous,
@@ -236,6 +254,7 @@ impl Explanation {
             },
             "segment_rows": self.segment_rows,
             "segments_in_flight": self.in_flight,
+            "seek_indexes": self.seek_indexes,
             "world": self.world,
             "epoch_rows": self.epoch_rows,
             "continuous": self.continuous,
@@ -483,6 +502,12 @@ impl fmt::Display for Explanation {
         self.fragment
             .lines()
             .try_for_each(|line| writeln!(f, "    {line}"))?;
+        if self.seek_indexes {
+            writeln!(
+                f,
+                "  index: the first epoch keeps seek indexes of JPEG files, and later ones jump to their regions"
+            )?;
+        }
         writeln!(f, "Columns")?;
         for (name, kind) in &self.columns {
             writeln!(f, "  {name}: {kind}")?;

@@ -2,19 +2,14 @@
 //!
 //! A photo of 100 megapixels has 300 MB of pixels, however small its file. So before a row's image
 //! is decoded, the memory that the row needs is estimated from the file's header and requested from
-//! the thread's [`DecodeRoom`], if the thread has one. The thread waits while other threads hold
+//! the [`DecodeRoom`] of the thread's [scope](crate::decode_scope), if the thread has one. The thread waits while other threads hold
 //! too much of the room. If an image is larger than the whole room, a strict room ends the run
 //! ([`NoRoom`]), and any other room lets the thread wait until no other image is being processed.
 //!
 //! There is no deadlock: a waiting thread holds no grant, because a thread returns the grant of a
 //! row before it starts other work. So the first request in the queue is always granted in the end.
 
-use std::cell::RefCell;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-
-thread_local! {
-    static OF_THREAD: RefCell<Option<Arc<DecodeRoom>>> = const { RefCell::new(None) };
-}
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The error of an image that is larger than the room for decoding. The error ends the run: if only
 /// the row failed, the stream would depend on the memory limit.
@@ -158,20 +153,6 @@ impl Drop for Grant<'_> {
         drop(state);
         self.room.freed.notify_all();
     }
-}
-
-/// Runs `work` with `room` as this thread's room. `work` must not panic, because the previous room
-/// would not be restored.
-pub fn within<T>(room: Arc<DecodeRoom>, work: impl FnOnce() -> T) -> T {
-    let before = OF_THREAD.replace(Some(room));
-    let done = work();
-    OF_THREAD.set(before);
-    done
-}
-
-/// Returns the room of this thread; `None` if the thread's memory is not limited.
-pub(crate) fn of_thread() -> Option<Arc<DecodeRoom>> {
-    OF_THREAD.with_borrow(Clone::clone)
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ mistakes! {
     misspelt_second_clause: "SELECT label FROM photos SHUFFLE GLOBALLY BACH 10" => @r#"line 1, column 43: expected a training clause or the end of the statement after the SHUFFLE clause, found "BACH"; did you mean BATCH?"#;
     clause_in_a_subquery: "SELECT label FROM (SELECT label FROM photos TAKE 5) AS t" => @"line 1, column 45: TAKE in a subquery; put training clauses at the end of the pipeline";
     with_after_a_table: "SELECT label FROM photos WITH (on_error = 'skip')" => @"line 1, column 19: WITH (..) after a table is not supported; options are given by OPTIONS (key = 'value', ..)";
-    unknown_option: "SELECT label FROM photos OPTIONS (onerror = 'skip')" => @r#"line 1, column 35: unknown option "onerror"; expected on_error, relax, optimize, disable_rules, cache_dir, cache_quota, cache_price, horizon, equal_steps, error_budget, dead_letters or dead_letter_bytes; did you mean "on_error"?"#;
+    unknown_option: "SELECT label FROM photos OPTIONS (onerror = 'skip')" => @r#"line 1, column 35: unknown option "onerror"; expected on_error, relax, optimize, disable_rules, cache_dir, cache_quota, cache_price, index, horizon, equal_steps, error_budget, dead_letters or dead_letter_bytes; did you mean "on_error"?"#;
     unknown_option_value: "SELECT label FROM photos OPTIONS (on_error = 'skp')" => @r#"line 1, column 46: on_error expects 'fail', 'skip', 'replace' or 'null', found 'skp'; did you mean "skip"?"#;
     option_twice: "SELECT label FROM photos OPTIONS (relax = 'none', relax = 'order')" => @r#"line 1, column 51: option "relax" is given twice"#;
     pack: "SELECT label FROM photos PACK label INTO 512" => @r#"line 1, column 26: PACK needs a list of numbers, but "label" is Int32"#;

@@ -6,12 +6,14 @@ use std::num::NonZeroU64;
 use sqlparser::tokenizer::Token;
 
 use super::cursor::SqlCursor;
-use crate::clauses::{EqualSteps, ErrorBudget, OnError, Optimize, PipelineOptions, Relax};
+use crate::clauses::{
+    EqualSteps, ErrorBudget, OnError, Optimize, PipelineOptions, Relax, SeekIndexing,
+};
 use crate::error::{PlanError, Position, Result};
 use crate::optimizer::rules::rule_families;
 use crate::units::{parse_bytes, parse_price};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "on_error",
     "relax",
     "optimize",
@@ -19,6 +21,7 @@ const KEYS: [&str; 12] = [
     "cache_dir",
     "cache_quota",
     "cache_price",
+    "index",
     "horizon",
     "equal_steps",
     "error_budget",
@@ -103,6 +106,7 @@ pub(super) fn parse_options(cursor: &mut SqlCursor<'_>) -> Result<PipelineOption
             "cache_dir" => options.cache_dir = Some(pair.value),
             "cache_quota" => options.cache_quota = Some(measure(&pair, parse_bytes)?),
             "cache_price" => options.cache_price = measure(&pair, parse_price)?,
+            "index" => options.index = choose(&pair, &INDEX)?,
             "horizon" => options.horizon = windows(&pair)?,
             "equal_steps" => options.equal_steps = choose(&pair, &EQUAL_STEPS)?,
             "error_budget" => options.error_budget = Some(budget(&pair)?),
@@ -199,6 +203,7 @@ const RELAX: [(&str, Relax); 4] = [
     ("statistical", Relax::Statistical),
 ];
 
+const INDEX: [(&str, SeekIndexing); 2] = [("off", SeekIndexing::Off), ("auto", SeekIndexing::Auto)];
 const OPTIMIZE: [(&str, Optimize); 2] = [("off", Optimize::Off), ("default", Optimize::Default)];
 
 /// Alternative values of options: the option's key, the alternative value, and the value that the

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
+use forebay_planner::clauses::{PipelineOptions, SeekIndexing};
+use forebay_udfs::decode_scope::DecodeScope;
 use forebay_udfs::room::DecodeRoom;
+use forebay_udfs::seek_index_store::{SeekIndexAccess, SeekIndexStore};
 
 use super::JobConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::window_memory;
 use crate::pool::{ComputePool, threads};
+use crate::process_wide::ProcessWide;
 use crate::segment::Env;
 use crate::stage::SpillSpace;
 
@@ -17,15 +21,24 @@ const SEGMENT_BYTES: u64 = 16 << 20;
 /// Number of segments that must fit into the memory limit together. With a small limit, segments
 /// are smaller than [`SEGMENT_BYTES`].
 const SEGMENTS_IN_MEMORY: u64 = 64;
+/// The part of the memory limit that seek indexes may take. Those of a million photos take 2 GB.
+const INDEX_PART: u64 = 8;
+
+/// The seek indexes of this process.
+static INDEXES: ProcessWide<SeekIndexStore> = ProcessWide::new();
 
 /// Creates the threads and memory pools of a job. The cache is set later.
-pub(super) fn environment(config: &JobConfig) -> Result<Env> {
+pub(super) fn environment(config: &JobConfig, options: &PipelineOptions) -> Result<Env> {
     let memory = config.memory();
     // Under the default limit, an image waits until enough memory is free. Under a limit that the
     // user set, an image that alone exceeds the limit also fails.
     let room = Arc::new(DecodeRoom::new(memory, config.memory_limit.is_some()));
+    let decoding = DecodeScope {
+        room: Arc::clone(&room),
+        indexes: indexes(config, options)?,
+    };
     Ok(Env {
-        pool: ComputePool::open(config.threads, Arc::clone(&room))?,
+        pool: ComputePool::open(config.threads, decoding)?,
         room,
         spill: Arc::new(SpillSpace::default()),
         // Windows get half of the memory; segments and batches get the other half.
@@ -39,4 +52,15 @@ pub(super) fn environment(config: &JobConfig) -> Result<Env> {
         segment_bytes: SEGMENT_BYTES.min(memory / SEGMENTS_IN_MEMORY).max(1),
         cache: None,
     })
+}
+
+/// Returns the seek indexes that a job uses. Recording them costs a little, so only a job of several
+/// epochs does.
+fn indexes(config: &JobConfig, options: &PipelineOptions) -> Result<Option<SeekIndexAccess>> {
+    if options.index == SeekIndexing::Off {
+        return Ok(None);
+    }
+    let store = INDEXES.get_or_try_init(|| Ok::<_, Error>(SeekIndexStore::default()))?;
+    let records = config.epochs != Some(1);
+    Ok(store.map(|store| SeekIndexAccess::new(store, config.memory() / INDEX_PART, records)))
 }

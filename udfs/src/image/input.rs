@@ -7,11 +7,9 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, Int32Type, UInt8Type};
 use datafusion::common::{Result, internal_err, plan_err};
 
-use super::call::Rectangle;
 use super::codec::{self, DecodeRequest};
 use super::pixels::{MAX_PIXELS, PixelShape, Pixels};
 use super::scratch::Scratch;
-use super::values::Decoding;
 use crate::tensor::{Dtype, ImageLayout, TensorType};
 
 /// The kind of an image argument.
@@ -146,13 +144,30 @@ impl<'a> Images<'a> {
         self.bytes(row).len()
     }
 
-    /// Loads the row's pixels into `scratch.front`. Encoded images are decoded as `decoding` says, as
-    /// far as the rectangle that `reads` returns. An `Err` is an error of the row.
+    /// Returns the number of pixels of a row's image; `None` if the row has no image, or a broken one.
+    pub(crate) fn pixels(&self, row: usize) -> Option<usize> {
+        if self.is_null(row) {
+            return None;
+        }
+        match self {
+            Self::Fixed(_, shape) => Some(shape.height * shape.width),
+            Self::Variable { sizes, tensor, .. } => {
+                let shape = variable_shape(tensor, &sizes[row * 3..row * 3 + 3]).ok()?;
+                Some(shape.height * shape.width)
+            }
+            _ => {
+                let header = codec::header(self.bytes(row)).ok()?;
+                Some(header.height * header.width)
+            }
+        }
+    }
+
+    /// Loads the row's pixels into `scratch.front`. If the column is encoded, `request` is of the row's
+    /// [bytes](Self::bytes). An `Err` is an error of the row.
     pub(crate) fn load(
         &self,
         row: usize,
-        decoding: Decoding,
-        reads: &dyn Fn((usize, usize)) -> Option<Rectangle>,
+        request: &DecodeRequest<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), String> {
         scratch.window = None;
@@ -177,14 +192,7 @@ impl<'a> Images<'a> {
                 }
                 copy(&**data.values(), start as usize, shape, &mut scratch.front)
             }
-            _ => {
-                let request = DecodeRequest {
-                    bytes: self.bytes(row),
-                    decoding,
-                    reads,
-                };
-                codec::decode(&request, scratch)
-            }
+            _ => codec::decode(request, scratch),
         }
     }
 }

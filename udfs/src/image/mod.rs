@@ -25,6 +25,7 @@ mod split;
 mod stage;
 mod udf;
 mod values;
+mod variable;
 
 pub use call::{Axis, ImageCall, Rectangle};
 pub use codec::{MAX_DECODER_BYTES, panics_are_caught};
@@ -33,7 +34,8 @@ pub use header::ImageHeader;
 pub use pixels::MAX_PIXELS;
 pub use program::ImageProgram;
 pub use rewrite::{
-    crop, decode_luma, facts_of_call, is_written_out, normalize, resize, work_of_call,
+    crop, decode_luma, decodes_regions, facts_of_call, is_written_out, normalize, resize,
+    work_of_call,
 };
 pub use split::{SplitChain, split_widening};
 pub use values::{Decoding, Interpolation, Mode};

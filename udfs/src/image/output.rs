@@ -12,7 +12,7 @@ use arrow::array::{
     ArrayRef, ArrowPrimitiveType, FixedSizeListArray, Int32Array, ListArray, PrimitiveArray,
     StructArray,
 };
-use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Float16Type, Float32Type, UInt8Type};
 use datafusion::common::{Result, internal_datafusion_err, internal_err};
 use half::f16;
@@ -273,39 +273,35 @@ pub(crate) fn fixed_column<E: Element>(
     )?))
 }
 
-/// Creates a column of images of different shapes; a row without an image is `None`.
+/// Creates a column of images of different shapes, which follow one another in `elements`; a row without
+/// an image is `None`.
 pub(crate) fn variable_column<E: Element>(
-    rows: Vec<Option<(Vec<E>, PixelShape)>>,
+    elements: Vec<E>,
+    shapes: &[Option<PixelShape>],
     tensor: &TensorType,
 ) -> Result<ArrayRef> {
-    let total: usize = rows
-        .iter()
-        .flatten()
-        .map(|(elements, _)| elements.len())
-        .sum();
-    if i32::try_from(total).is_err() {
-        return internal_err!("{} images have {total} elements together", rows.len());
+    let lengths: Vec<usize> = { shapes.iter() }
+        .map(|shape| shape.map_or(0, |shape| shape.len()))
+        .collect();
+    let total: usize = lengths.iter().sum();
+    if total != elements.len() || i32::try_from(total).is_err() {
+        return internal_err!(
+            "{} images have {total} elements together, not {}",
+            shapes.len(),
+            elements.len()
+        );
     }
-    let mut elements = Vec::with_capacity(total);
-    let mut lengths = Vec::with_capacity(rows.len());
-    let mut sizes = Vec::with_capacity(rows.len() * 3);
-    let mut valid = Vec::with_capacity(rows.len());
-    for row in rows {
-        valid.push(row.is_some());
-        let (row, shape) = match row {
-            Some((row, shape)) => (row, Some(shape)),
-            None => (Vec::new(), None),
-        };
+    let mut sizes = Vec::with_capacity(shapes.len() * 3);
+    for shape in shapes {
         let (h, w) = shape.map_or((0, 0), |s| (s.height as i32, s.width as i32));
         let c = tensor.channels as i32;
         sizes.extend(match tensor.layout {
             ImageLayout::Hwc => [h, w, c],
             ImageLayout::Chw => [c, h, w],
         });
-        lengths.push(row.len());
-        elements.extend_from_slice(&row);
     }
-    let values = PrimitiveArray::<E::Arrow>::new(ScalarBuffer::from(elements), None);
+    let valid: Vec<bool> = shapes.iter().map(Option::is_some).collect();
+    let values = PrimitiveArray::<E::Arrow>::new(lend(elements), None);
     let offsets = OffsetBuffer::from_lengths(lengths);
     let data = ListArray::try_new(item::<E>(), offsets, Arc::new(values), None)?;
     let size = Arc::new(Field::new_list_field(DataType::Int32, false));

@@ -4,14 +4,18 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, ScalarUDF, lit};
 
 use super::call::{ImageCall, Rectangle};
 use super::fuse::{op_of, stage};
+use super::program::ImageProgram;
+use super::stage::rectangle_read;
 use super::udf::ImageUdf;
 use super::values::Interpolation;
 use crate::catalogue::facts_of;
+use crate::draw::Draws;
 use crate::facts::FunctionFacts;
 
 impl ImageCall {
@@ -89,6 +93,26 @@ pub fn work_of_call(call: &ScalarFunction) -> u64 {
 /// because the call is applied while the image is written to its column.
 pub fn is_written_out(call: &ScalarFunction) -> bool {
     op_of(call).is_some_and(|op| op.finish().is_some())
+}
+
+/// True if a program in `expr` decodes only the parts of photos that it reads, for which
+/// [seek indexes](crate::seek_index_store) are of use.
+pub fn decodes_regions(expr: &Expr) -> bool {
+    // The size and the draws do not matter.
+    const SIZE: (usize, usize) = (1000, 1000);
+    let decodes = |expr: &Expr| {
+        let Expr::ScalarFunction(call) = expr else {
+            return false;
+        };
+        let program = call.func.inner().downcast_ref::<ImageProgram>();
+        program.is_some_and(|program| match program.stages() {
+            [first, rest @ ..] if matches!(first.op.call(), ImageCall::Decode(_)) => {
+                rectangle_read(rest, SIZE, |_| Draws::new(0, 0, 0, 0)).is_some()
+            }
+            _ => false,
+        })
+    };
+    expr.exists(|expr| Ok(decodes(expr))).unwrap_or(false)
 }
 
 #[cfg(test)]

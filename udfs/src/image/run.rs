@@ -5,28 +5,28 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{ArrayRef, new_empty_array};
+use arrow::array::ArrayRef;
 use datafusion::common::{DataFusionError, Result, internal_err};
 use half::f16;
 use rayon::prelude::*;
 
-use super::call::{ImageCall, Rectangle};
-use super::codec::header;
+use super::call::ImageCall;
+use super::codec::{DecodeRequest, header};
 use super::footprint::Footprint;
 use super::input::{ImageKind, Images};
 use super::op::{Finish, ImageOp};
-use super::output::{ColumnWriter, Element, fixed_column, tail_length, variable_column};
+use super::output::{ColumnWriter, Element, fixed_column, tail_length};
 use super::pixels::{PixelShape, Pixels};
 use super::scratch::with_scratch;
-use super::stage::{ProgramStage, output_type};
+use super::stage::{ProgramStage, output_type, rectangle_read};
 use super::values::{Decoding, Mode};
-use crate::bounded::OversizedBatch;
 use crate::buffer_pool::take;
+use crate::decode_scope::DecodeScope;
 use crate::draw::Draws;
-use crate::facts::Algebra;
 use crate::failure::RowFailure;
-use crate::room::{self, DecodeRoom, Grant, NoRoom};
+use crate::room::{DecodeRoom, Grant, NoRoom};
 use crate::row::RowColumn;
+use crate::seek_index_store::SeekIndexAccess;
 use crate::tensor::{Dtype, TensorType};
 
 /// Runs the chain on each row of `column`. Returns the images, which are null for null inputs and
@@ -46,33 +46,35 @@ pub(crate) fn run(
 
 /// A chain, split into the functions that run on each row's pixels, and the functions that are
 /// applied while the result is written.
-struct Chain<'a, E> {
+pub(super) struct Chain<'a, E> {
     decoding: Decoding,
-    head: &'a [ProgramStage],
+    pub(super) head: &'a [ProgramStage],
     /// Mirrorings applied while rows are written, as the stream and the probability of each.
     flips: Vec<(Option<u64>, f64)>,
     tail: ColumnWriter<E>,
-    images: Images<'a>,
+    pub(super) images: Images<'a>,
     rows: Option<&'a RowColumn>,
-    memory: RowMemory,
+    pub(super) memory: RowMemory,
+    /// The seek indexes of JPEG files.
+    indexes: Option<SeekIndexAccess>,
 }
 
 /// Accounts for the memory that the rows of a call take from the thread's [`DecodeRoom`].
-struct RowMemory {
+pub(super) struct RowMemory {
     room: Option<Arc<DecodeRoom>>,
     /// Type of a row's image after decoding.
     decoded: TensorType,
     /// True if the result of each row is a separate allocation, which lives until the column is
     /// built.
     keeps_results: bool,
-    results: AtomicU64,
+    pub(super) results: AtomicU64,
     /// Size, in bytes, of the largest refused request, by one row or by all results together; 0 if
     /// none was refused.
     refused: AtomicU64,
 }
 
 impl RowMemory {
-    fn is_refused(&self) -> bool {
+    pub(super) fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed) > 0
     }
 
@@ -129,6 +131,8 @@ fn run_as<E: Element>(
     let tail = ColumnWriter::<E>::new(&tail_ops, output.channels)?;
     let images = Images::new(column, kind)?;
     let fixed = output.elements().filter(|&elements| elements > 0);
+    let scope = DecodeScope::of_thread().filter(|_| kind == ImageKind::Encoded);
+    let (room, indexes) = scope.map(|scope| (scope.room, scope.indexes)).unzip();
     let chain = Chain {
         decoding,
         head,
@@ -137,12 +141,13 @@ fn run_as<E: Element>(
         images,
         rows,
         memory: RowMemory {
-            room: room::of_thread().filter(|_| kind == ImageKind::Encoded),
+            room,
             decoded: decoding.mode.decoded(),
             keeps_results: fixed.is_none(),
             results: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         },
+        indexes: indexes.flatten(),
     };
     let (images, failures) = match fixed {
         Some(elements) => chain.fixed(column.len(), elements, output)?,
@@ -185,53 +190,12 @@ impl<E: Element> Chain<'_, E> {
         Ok((fixed_column(values, &valid, &output)?, failures))
     }
 
-    /// Runs `count` rows whose results differ in shape, and concatenates the results.
-    fn variable(&self, count: usize, output: TensorType) -> Result<(ArrayRef, Vec<RowFailure>)> {
-        let elements = AtomicU64::new(0);
-        let fit = |elements: u64| elements <= i32::MAX as u64;
-        let done = self.rows(std::iter::repeat_n((), count), |row, ()| {
-            if !fit(elements.load(Ordering::Relaxed)) {
-                return Ok(None);
-            }
-            let done = self.row(row, |pixels, flip, tail| {
-                let own = pixels.shape.len();
-                let before = elements.fetch_add(own as u64, Ordering::Relaxed);
-                if !fit(before + own as u64) {
-                    return Ok(None);
-                }
-                let mut out = vec![E::default(); own];
-                tail.write(pixels, flip, &mut out);
-                Ok(Some((out, pixels.shape)))
-            });
-            done.map(Option::flatten)
-        });
-        // No single image has that many elements, because an image has at most `MAX_PIXELS` pixels.
-        if !fit(elements.into_inner()) {
-            return Err(DataFusionError::External(Box::new(OversizedBatch {
-                function: "images of different shapes".to_owned(),
-                rows: count,
-            })));
-        }
-        let mut failures = Vec::new();
-        let images = done.into_iter().map(|d| {
-            d.unwrap_or_else(|f| {
-                failures.push(f);
-                None
-            })
-        });
-        let images: Vec<_> = images.collect();
-        if self.memory.is_refused() {
-            return Ok((new_empty_array(&output.data_type()), failures));
-        }
-        Ok((variable_column(images, &output)?, failures))
-    }
-
     /// Calls `row` with the index and the item of each row, in parallel. Returns the results in row
     /// order.
     ///
     /// Rows with the largest files start first: a photo can take as long as thirty others, and if
     /// such a photo started last, the other threads would be idle.
-    fn rows<T: Send, R: Send>(
+    pub(super) fn rows<T: Send, R: Send>(
         &self,
         items: impl Iterator<Item = T>,
         row: impl Fn(usize, T) -> R + Sync,
@@ -245,7 +209,7 @@ impl<E: Element> Chain<'_, E> {
     }
 
     /// Runs one row and passes the pixels to `finish`; returns `None` if the row has no image.
-    fn row<T>(
+    pub(super) fn row<T>(
         &self,
         row: usize,
         finish: impl FnOnce(&Pixels, bool, &ColumnWriter<E>) -> Result<T, String>,
@@ -265,8 +229,15 @@ impl<E: Element> Chain<'_, E> {
             failed("decode_image", refused.to_string())
         })?;
         with_scratch(|scratch| {
-            self.images
-                .load(row, self.decoding, &|size| self.reads(row, size), scratch)
+            let request = DecodeRequest {
+                bytes: self.images.bytes(row),
+                decoding: self.decoding,
+                reads: &|size| {
+                    rectangle_read(self.head, size, |stage| self.draws(row, stage.stream))
+                },
+                indexes: self.indexes.as_ref(),
+            };
+            { self.images.load(row, &request, scratch) }
                 .map_err(|cause| failed("decode_image", cause))?;
             scratch.is_repeated = false;
             for stage in self.head {
@@ -287,22 +258,6 @@ impl<E: Element> Chain<'_, E> {
             let done = finish(&scratch.front, flip, &self.tail);
             done.map(Some).map_err(|cause| failed("image", cause))
         })
-    }
-
-    /// Returns the rectangle of an image of this height and width that the functions read. Functions
-    /// before the first one that reads a rectangle change single pixels only.
-    fn reads(&self, row: usize, size: (usize, usize)) -> Option<Rectangle> {
-        for stage in self.head {
-            let rectangle = stage.op.reads(size, &mut self.draws(row, stage.stream));
-            if rectangle.is_some() {
-                return rectangle;
-            }
-            let algebra = stage.op.facts().algebra;
-            if !matches!(algebra, Algebra::Pointwise | Algebra::Layout) {
-                return None;
-            }
-        }
-        None
     }
 
     /// Waits until the room grants the memory for decoding the row. Returns `None` if the row needs

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use datafusion::common::{Result, internal_err};
 
+use super::call::Rectangle;
 use super::definition::optional;
 use super::input::ImageKind;
 use super::op::ImageOp;
+use crate::draw::Draws;
+use crate::facts::Algebra;
 use crate::tensor::TensorType;
 
 /// An image function with its constants, and the stream from which the function draws, if it draws.
@@ -24,6 +27,27 @@ impl ProgramStage {
         let stream = optional(self.stream.map(|stream| stream.to_string()));
         format!("Stage {{ op: {}, stream: {stream} }}", self.op.definition())
     }
+}
+
+/// Returns the rectangle of an image of this height and width that `stages` read; `None` for all of it.
+/// `draws` returns the draws of a function for the image. Functions before the first one that reads
+/// a rectangle change single pixels only.
+pub(crate) fn rectangle_read(
+    stages: &[ProgramStage],
+    size: (usize, usize),
+    draws: impl Fn(&ProgramStage) -> Draws,
+) -> Option<Rectangle> {
+    for stage in stages {
+        let rectangle = stage.op.reads(size, &mut draws(stage));
+        if rectangle.is_some() {
+            return rectangle;
+        }
+        let algebra = stage.op.facts().algebra;
+        if !matches!(algebra, Algebra::Pointwise | Algebra::Layout) {
+            return None;
+        }
+    }
+    None
 }
 
 /// Returns the type of a chain's result for `input`. If the chain starts with decoding, `input`

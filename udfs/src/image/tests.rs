@@ -9,8 +9,11 @@ use datafusion::logical_expr::{Expr, ExprSchemable, col, lit};
 use image::ImageFormat;
 use proptest::prelude::*;
 
+use super::input::ImageKind;
+use super::run::run;
+use super::stage::ProgramStage;
 use super::testing::{
-    batch, call, call_on, decoded, encoded, evaluate, failure, list, picture, pictures,
+    batch, call, call_on, decoded, encoded, evaluate, failure, list, op, picture, pictures,
 };
 use super::{SplitChain, fuse, split_widening};
 use crate::tensor::TensorType;
@@ -176,6 +179,39 @@ fn failed_rows_are_null_and_named() {
             .cause
             .contains("larger than the padded image of 4 x 4")
     );
+}
+
+#[test]
+fn failed_rows_leave_no_gap_between_images_of_many_shapes() {
+    let mut cut = encoded(picture(20, 30), ImageFormat::Jpeg);
+    cut.truncate(cut.len() - 2);
+    let files = [
+        Some(encoded(picture(9, 9), ImageFormat::Png)),
+        Some(cut),
+        None,
+        Some(encoded(picture(30, 20), ImageFormat::Jpeg)),
+        Some(b"no image".to_vec()),
+        Some(encoded(picture(4, 5), ImageFormat::Png)),
+    ];
+    let stage = |call: Expr| ProgramStage {
+        op: op(&call),
+        stream: None,
+    };
+    let decode = stage(decoded());
+    let float = stage(call("to_float", vec![decoded()]));
+    for stages in [vec![decode.clone()], vec![decode, float]] {
+        let column = |files: &[Option<Vec<u8>>]| {
+            let images = Arc::clone(batch(files).column(0));
+            run(&stages, &images, ImageKind::Encoded, None).unwrap()
+        };
+        let (all, failures) = column(&files);
+        let failed: Vec<usize> = failures.iter().map(|failure| failure.row).collect();
+        assert_eq!(failed, [1, 4]);
+        for (row, file) in files.iter().enumerate() {
+            let (alone, _) = column(std::slice::from_ref(file));
+            assert_eq!(&all.slice(row, 1), &alone, "{row}");
+        }
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::image::call::Rectangle;
 use crate::image::pixels::{MAX_PIXELS, PixelShape};
 use crate::image::scratch::Scratch;
 use crate::image::values::Decoding;
+use crate::seek_index_store::SeekIndexAccess;
 use crate::tensor::{Dtype, ImageLayout};
 
 /// Maximum memory, in bytes, that a decoder of the `image` crate may allocate for a row; a row that
@@ -20,6 +21,8 @@ pub(crate) struct DecodeRequest<'a> {
     /// Returns the rectangle that the functions read of an image of this height and width; `None`
     /// for all of it. A decoder may return more.
     pub(crate) reads: &'a dyn Fn((usize, usize)) -> Option<Rectangle>,
+    /// The seek indexes of JPEG files; `None` to decode without.
+    pub(crate) indexes: Option<&'a SeekIndexAccess>,
 }
 
 /// A decoder of one or more file formats.

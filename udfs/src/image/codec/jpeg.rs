@@ -63,9 +63,16 @@ impl Decoder for Jpeg {
             channels,
             ..rgb(region.height, region.width)
         });
+        // What the whole image takes, an index would not make less.
+        let indexes = request.indexes.filter(|_| scratch.window.is_some());
+        let mut open = indexes.and_then(|indexes| indexes.open(bytes, &header));
+        let index = open.as_mut().map(|open| &mut open.index);
         let decoder = &mut scratch.jpeg.0;
-        let decoded = decoder.decode(bytes, &header, region, format, None, &mut target.u8s);
+        let decoded = decoder.decode(bytes, &header, region, format, index, &mut target.u8s);
         let decoded = decoded.map_err(|e| e.to_string())?;
+        if let Some(open) = open {
+            open.close();
+        }
         if request.decoding.is_strict && decoded.is_damaged {
             return Err("the JPEG's coded data is damaged, and decoding is 'strict'".to_owned());
         }

@@ -138,6 +138,7 @@ pub(crate) fn decode_whole(bytes: &[u8], mode: Mode, scratch: &mut Scratch) -> R
         bytes,
         decoding,
         reads: &|_| None,
+        indexes: None,
     };
     decode(&request, scratch)
 }

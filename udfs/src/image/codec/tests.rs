@@ -1,8 +1,12 @@
+use std::sync::Arc;
+
 use image::{DynamicImage, GrayAlphaImage, GrayImage, ImageBuffer, ImageFormat, Rgb, RgbaImage};
 
 use super::*;
+use crate::draw::Draws;
 use crate::image::call::Rectangle;
 use crate::image::testing::{encoded, picture};
+use crate::seek_index_store::{SeekIndexAccess, SeekIndexStore};
 
 fn decoded(bytes: &[u8]) -> Result<Pixels, String> {
     let mut scratch = Scratch::default();
@@ -206,6 +210,7 @@ fn damaged_data_is_an_error_of_strict_decoding_only() {
                 is_strict: false,
             },
             reads: &|_| Some(Rectangle::at((50, -3), (20, 40))),
+            indexes: None,
         };
         decode(&request, &mut scratch).unwrap();
         assert_eq!(
@@ -278,7 +283,7 @@ fn random_damage_never_panics() {
     .into_iter()
     .map(|format| encoded(picture(23, 17), format))
     .collect();
-    let mut draws = crate::draw::Draws::new(5, 6, 7, 8);
+    let mut draws = Draws::new(5, 6, 7, 8);
     let mut errors = 0;
     for i in 0..600 {
         let mut file = files[i % files.len()].clone();
@@ -323,4 +328,81 @@ fn luma_is_the_files_own_where_it_has_one() {
     assert_eq!(scratch.front.shape.channels, 1);
     let broken = decode_whole(&file[..file.len() / 2], Mode::Luma, &mut scratch);
     assert!(broken.is_err_and(|e| e.contains("truncated")));
+}
+
+/// Decodes a region of a file, as bytes with the size, or as the error.
+fn region(
+    bytes: &[u8],
+    rectangle: Rectangle,
+    indexes: Option<&SeekIndexAccess>,
+) -> Result<(PixelShape, Vec<u8>), String> {
+    let request = DecodeRequest {
+        bytes,
+        decoding: Decoding {
+            mode: Mode::Rgb,
+            is_strict: false,
+        },
+        reads: &|_| Some(rectangle),
+        indexes,
+    };
+    let mut scratch = Scratch::default();
+    decode(&request, &mut scratch)?;
+    Ok((scratch.front.shape, scratch.front.u8s))
+}
+
+/// Files, most of them damaged, decode to the same pixels or errors without a seek index, while one is
+/// recorded, and with it. `FOREBAY_INDEX_CASES` sets the number of files.
+#[test]
+fn seek_indexes_change_no_pixels() {
+    let cases = std::env::var("FOREBAY_INDEX_CASES").map_or(60, |cases| cases.parse().unwrap());
+    let store = Arc::<SeekIndexStore>::default();
+    let records = SeekIndexAccess::new(Arc::clone(&store), 1 << 30, true);
+    let reads = SeekIndexAccess::new(Arc::clone(&store), 0, false);
+    let (mut decoded, mut kept) = (0, 0);
+    for case in 0..cases {
+        let mut draws = Draws::new(7, case, 0, 0);
+        let mut draw = |below: u64| draws.below(below);
+        let (width, height) = (60 + draw(200) as u32, 40 + draw(200) as u32);
+        let mut file = encoded(picture(width, height), ImageFormat::Jpeg);
+        for _ in 0..draw(4) {
+            let at = draw(file.len() as u64) as usize;
+            file[at] = draw(256) as u8;
+        }
+        for _ in 0..4 {
+            let (top, left) = (
+                draw(u64::from(height)) as i64,
+                draw(u64::from(width)) as i64,
+            );
+            let size = (1 + draw(60) as usize, 1 + draw(60) as usize);
+            let rectangle = Rectangle::at((top, left), size);
+            let expected = region(&file, rectangle, None);
+            let before = store.bytes();
+            assert_eq!(region(&file, rectangle, Some(&records)), expected, "{case}");
+            kept += u64::from(store.bytes() > before);
+            for warm in [&reads, &records] {
+                assert_eq!(region(&file, rectangle, Some(warm)), expected, "{case}");
+            }
+            decoded += u64::from(expected.is_ok());
+        }
+    }
+    // Most files keep an index, and few are damaged beyond decoding.
+    assert!(
+        kept > cases / 2 && decoded > cases * 2,
+        "{kept}, {decoded} of {cases}"
+    );
+}
+
+#[test]
+fn whole_images_and_jobs_of_one_epoch_record_no_index() {
+    let store = Arc::<SeekIndexStore>::default();
+    let file = encoded(picture(200, 200), ImageFormat::Jpeg);
+    let records = SeekIndexAccess::new(Arc::clone(&store), 1 << 20, true);
+    let whole = Rectangle::at((0, 0), (200, 200));
+    region(&file, whole, Some(&records)).unwrap();
+    let part = Rectangle::at((100, 100), (20, 20));
+    let reads = SeekIndexAccess::new(Arc::clone(&store), 1 << 20, false);
+    region(&file, part, Some(&reads)).unwrap();
+    assert_eq!(store.bytes(), 0);
+    region(&file, part, Some(&records)).unwrap();
+    assert!(store.bytes() > 0);
 }

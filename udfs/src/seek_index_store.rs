@@ -1,0 +1,173 @@
+//! Seek indexes of JPEG files, which let later epochs jump to the regions that they decode.
+//!
+//! Without an index, the coded data of a photo has to be read from its beginning up to the end of
+//! the region. An index takes about 2 % of the file's bytes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use forebay_jpeg::{JpegHeader, SeekIndex};
+
+/// Number of parts of the store, each with a lock.
+const SHARDS: usize = 64;
+/// Memory of an entry beside the bytes of its index: key, pointer, and the table's free places.
+const ENTRY_BYTES: u64 = 64;
+/// Largest size of an index in bytes. Only photos of far more than a hundred megapixels have a larger one.
+const MAX_INDEX_BYTES: usize = 1 << 20;
+
+/// The first half of the BLAKE3 hash of a file. Files with the same hash cannot be made on purpose,
+/// so an index is never that of another file.
+type ContentHash = [u8; 16];
+
+/// The seek indexes that a process keeps, by the content of their files.
+#[derive(Debug)]
+pub struct SeekIndexStore {
+    shards: [Mutex<HashMap<ContentHash, Box<[u8]>>>; SHARDS],
+    bytes: AtomicU64,
+}
+
+impl Default for SeekIndexStore {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            bytes: AtomicU64::default(),
+        }
+    }
+}
+
+impl SeekIndexStore {
+    /// Returns the memory that the store takes, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Locks the part of the store that a file belongs to; `None` while another thread has it. Nobody
+    /// waits, so a forked child whose parent had the lock goes on without an index.
+    fn shard(&self, hash: &ContentHash) -> Option<MutexGuard<'_, HashMap<ContentHash, Box<[u8]>>>> {
+        match self.shards[hash[0] as usize % SHARDS].try_lock() {
+            Ok(shard) => Some(shard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Keeps the index of a file, unless the store would take more than `limit` bytes.
+    ///
+    /// Epochs read all files again in another order, so an index that is kept for good serves them
+    /// better than one that replaces another.
+    fn keep(&self, hash: ContentHash, index: Box<[u8]>, limit: u64) {
+        let Some(mut shard) = self.shard(&hash) else {
+            return;
+        };
+        let before = shard
+            .get(&hash)
+            .map_or(0, |old| old.len() as u64 + ENTRY_BYTES);
+        let after = index.len() as u64 + ENTRY_BYTES;
+        let others = self.bytes().saturating_sub(before);
+        if index.len() <= MAX_INDEX_BYTES && others.saturating_add(after) <= limit {
+            shard.insert(hash, index);
+            self.bytes.fetch_add(after, Ordering::Relaxed);
+            self.bytes.fetch_sub(before, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The use that a job makes of a [`SeekIndexStore`].
+#[derive(Debug, Clone)]
+pub struct SeekIndexAccess {
+    store: Arc<SeekIndexStore>,
+    limit: u64,
+    records: bool,
+}
+
+impl SeekIndexAccess {
+    /// Gives a job access to `store`. A job whose rows are read more than once `records` the indexes of its
+    /// files, as long as the store takes at most `limit` bytes.
+    pub const fn new(store: Arc<SeekIndexStore>, limit: u64, records: bool) -> Self {
+        Self {
+            store,
+            limit,
+            records,
+        }
+    }
+
+    /// Returns the index to decode a region of `file` with: the one that is kept, or an empty one if
+    /// it may be kept; otherwise `None`.
+    pub(crate) fn open(&self, file: &[u8], header: &JpegHeader) -> Option<OpenSeekIndex<'_>> {
+        let records = self.records && self.store.bytes() < self.limit;
+        if !records && self.store.bytes() == 0 {
+            return None;
+        }
+        // Files that cannot have an index are not hashed.
+        let empty = SeekIndex::new(header)?;
+        let mut hash = ContentHash::default();
+        hash.copy_from_slice(&blake3::hash(file).as_bytes()[..16]);
+        let kept = self.store.shard(&hash)?.get(&hash).cloned();
+        let kept = kept.and_then(|kept| SeekIndex::from_bytes(header, &kept).ok());
+        let known = kept.as_ref().map_or(0, SeekIndex::points);
+        Some(OpenSeekIndex {
+            access: self,
+            hash,
+            known,
+            index: kept.or_else(|| records.then_some(empty))?,
+        })
+    }
+}
+
+/// The index of a file that is being decoded.
+#[derive(Debug)]
+pub(crate) struct OpenSeekIndex<'a> {
+    access: &'a SeekIndexAccess,
+    hash: ContentHash,
+    /// Number of points that are kept.
+    known: usize,
+    pub(crate) index: SeekIndex,
+}
+
+impl OpenSeekIndex<'_> {
+    /// Keeps the index if it has grown.
+    pub(crate) fn close(self) {
+        let access = self.access;
+        if access.records && self.index.points() > self.known {
+            let bytes = self.index.to_bytes().into_boxed_slice();
+            access.store.keep(self.hash, bytes, access.limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(bytes: usize) -> Box<[u8]> {
+        vec![0; bytes].into_boxed_slice()
+    }
+
+    #[test]
+    fn a_full_store_keeps_what_it_has() {
+        let store = SeekIndexStore::default();
+        store.keep([1; 16], index(100), 400);
+        store.keep([2; 16], index(100), 400);
+        assert_eq!(store.bytes(), 2 * (100 + ENTRY_BYTES));
+        store.keep([3; 16], index(100), 400);
+        assert!(store.shard(&[3; 16]).unwrap().is_empty());
+        // An index that grows replaces itself, as far as there is room.
+        store.keep([1; 16], index(160), 400);
+        assert_eq!(store.bytes(), 260 + 2 * ENTRY_BYTES);
+        store.keep([1; 16], index(200), 400);
+        assert_eq!(store.shard(&[1; 16]).unwrap()[&[1; 16]].len(), 160);
+        store.keep([4; 16], index(MAX_INDEX_BYTES + 1), u64::MAX);
+        assert!(store.shard(&[4; 16]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_lock() {
+        let store = SeekIndexStore::default();
+        let lock = store.shard(&[1; 16]);
+        assert!(store.shard(&[1; 16]).is_none());
+        store.keep([1; 16], index(1), 400);
+        drop(lock);
+        assert_eq!(store.bytes(), 0);
+    }
+}
