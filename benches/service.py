@@ -10,10 +10,9 @@ epochs, and the difference of the two runs counts, so that starting costs nothin
 tf.data crops while decoding and does not antialias.
 """
 
+import contextlib
 import ctypes
-import io
 import os
-import resource
 import signal
 import socket
 import statistics
@@ -31,6 +30,8 @@ PHOTOS = 300
 THREADS = 2
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 ENDS = ("u8", "f32")
+# Line by which a contender says that its work is done.
+ENDED = b"ended\n"
 
 
 def paths(folder):
@@ -126,7 +127,6 @@ def ray_data(_, folder, end, epochs):
         for batch in data.map_batches(some, batch_size=32).iter_batches(batch_size=32):
             rows += len(batch["pixels"])
     assert rows == len(paths(folder)) * epochs
-    ray.shutdown()
 
 
 def on_ray(_, folder, end, epochs):
@@ -139,8 +139,6 @@ def on_ray(_, folder, end, epochs):
     for batch in forebay.sql(query(folder, end)).run(epochs=epochs, cluster=actors):
         rows += len(batch["pixels"].numpy())
     assert rows == len(paths(folder)) * epochs
-    actors.stop()
-    ray.shutdown()
 
 
 CONTENDERS = {"one process": one_process, "cluster": cluster, "tf.data service": tf_data_service,
@@ -148,36 +146,56 @@ CONTENDERS = {"one process": one_process, "cluster": cluster, "tf.data service":
 
 
 def adopt():
-    """Makes this process the parent of whatever its children leave behind, so that their CPU time is known."""
+    """Makes this process the parent of whatever its children leave behind, so that it can end them."""
     pr_set_child_subreaper = 36
     ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
+
+
+def descendants(process):
+    """Yields the numbers of all processes that `process` and its children have started, and that have not ended."""
+    # Any thread may have started a child.
+    for thread in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for child in map(int, thread.read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
+def cpu_of(process):
+    """Returns the seconds of CPU of a process and of the children that it has waited for."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_of_all(arguments):
     """Runs this program with `arguments`; returns the seconds of CPU of all processes that it starts."""
     command = [sys.executable, __file__, *arguments]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            ended, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            break
-        if not ended:
-            time.sleep(0.05)
-            if time.monotonic() > deadline:
-                for child in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split():
-                    os.kill(int(child), signal.SIGKILL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as contender:
+        # All processes are alive until the contender is told to go on. Those of Ray are not waited for when they end.
+        assert any(line == ENDED for line in contender.stdout), "the contender failed"
+        used = sum(cpu_of(process) for process in descendants(os.getpid()))
+        contender.stdin.close()
+    for process in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+    return used
 
 
 def main():
     program, folder = sys.argv[1], sys.argv[2]
     if len(sys.argv) > 3:
         contender, end, epochs = sys.argv[3:]
-        return CONTENDERS[contender](program, folder, end, int(epochs))
+        CONTENDERS[contender](program, folder, end, int(epochs))
+        sys.stdout.buffer.write(ENDED)
+        sys.stdout.flush()
+        sys.stdin.read()
+        return
     adopt()
     rows = (MANY - FEW) * len(paths(folder))
     chosen = os.environ.get("CONTENDERS", ",".join(CONTENDERS)).split(",")
@@ -187,12 +205,12 @@ def main():
             few, many = (cpu_of_all([program, folder, name, end, str(epochs)]) for epochs in (FEW, MANY))
             rates[name, end].append(rows / (many - few))
     for end in ENDS:
-        ours = statistics.median(rates["cluster", end])
+        first = statistics.median(rates[chosen[0], end])
         for name in chosen:
             values = rates[name, end]
             median = statistics.median(values)
             print(f"{end}: {median:6.0f} rows per second of CPU  {name}  ({min(values):.0f} to {max(values):.0f}; "
-                  f"the cluster has {ours / median:.2f} of it)")
+                  f"{median / first:.2f} of {chosen[0]})")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ const HEADER_END: u8 = b'\n';
 /// Description of a job. Workers open the same job from equal descriptions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSpec {
-    /// Number of epochs in which each cached row is expected to be read; `None` if unlimited.
+    /// Number of epochs in which each row is expected to be read; `None` if unlimited.
     pub epochs: Option<u64>,
     /// Name of the stream that the client runs. A worker whose job has another name has other files
     /// or another plan, and refuses the job.

@@ -183,6 +183,7 @@ impl Jobs {
         let config = JobConfig {
             seed: spec.stream.seed,
             epochs: spec.epochs,
+            is_repeated: spec.epochs != Some(1),
             threads: self.settings.threads,
             memory_limit: self.settings.memory_limit,
             cache: match spec.cache {

@@ -143,30 +143,29 @@ impl Goldens {
     /// the field, and both values.
     #[allow(dead_code, reason = "the test of goldens compares all of them")]
     pub(crate) fn differences_of_some(&self) -> Vec<String> {
+        self.differences_from(|expected, _| expected)
+    }
+
+    /// Describes each difference of the fields of these pipelines from the checked-in goldens, which
+    /// may have more fields.
+    pub(crate) fn differences_of_fields(&self) -> Vec<String> {
+        self.differences_from(|mut expected, found| {
+            let is_found = |name: &String| found.fields.iter().any(|(found, _)| found == name);
+            expected.fields.retain(|(name, _)| is_found(name));
+            expected.explanation.clear();
+            expected
+        })
+    }
+
+    /// Describes each difference of these pipelines from the part of their goldens that `part` returns.
+    fn differences_from(&self, part: impl Fn(Golden, &Golden) -> Golden) -> Vec<String> {
         let mut differences = Vec::new();
         let (expected, renames) = (Self::checked_in().0, renames());
         for golden in &self.0 {
             let of = |other: &&Golden| (&other.group, &other.name) == (&golden.group, &golden.name);
             let expected = expected.iter().find(of).unwrap();
-            differences.extend(golden.differences(expected, &renames));
-        }
-        differences
-    }
-
-    /// Describes each difference of the fields of these pipelines from the checked-in goldens, which
-    /// may have more fields.
-    #[allow(dead_code, reason = "only runs on workers are recorded in part")]
-    pub(crate) fn differences_of_fields(&self) -> Vec<String> {
-        let (mut expected, renames) = (Self::checked_in().0, renames());
-        let mut differences = Vec::new();
-        for golden in &self.0 {
-            let of =
-                |other: &&mut Golden| (&other.group, &other.name) == (&golden.group, &golden.name);
-            let expected = expected.iter_mut().find(of).unwrap();
-            let is_found = |name: &String| golden.fields.iter().any(|(found, _)| found == name);
-            expected.fields.retain(|(name, _)| is_found(name));
-            expected.explanation.clear();
-            differences.extend(golden.differences(expected, &renames));
+            let expected = part(expected.clone(), golden);
+            differences.extend(golden.differences(&expected, &renames));
         }
         differences
     }

@@ -2,9 +2,10 @@
 //!
 //! A photo of 100 megapixels has 300 MB of pixels, however small its file. So before a row's image
 //! is decoded, the memory that the row needs is estimated from the file's header and requested from
-//! the [`DecodeRoom`] of the thread's [scope](crate::decode_scope), if the thread has one. The thread waits while other threads hold
-//! too much of the room. If an image is larger than the whole room, a strict room ends the run
-//! ([`NoRoom`]), and any other room lets the thread wait until no other image is being processed.
+//! the [`DecodeRoom`] of the thread's [scope](crate::decode_scope), if it has a scope. The thread
+//! waits while other threads hold too much of the room. If an image is larger than the whole room, a
+//! strict room ends the run ([`NoRoom`]), and any other room lets the thread wait until no other
+//! image is being processed.
 //!
 //! There is no deadlock: a waiting thread holds no grant, because a thread returns the grant of a
 //! row before it starts other work. So the first request in the queue is always granted in the end.

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay_jpeg::{JpegHeader, SeekIndex};
 
@@ -13,17 +13,17 @@ use forebay_jpeg::{JpegHeader, SeekIndex};
 const SHARDS: usize = 64;
 /// Memory of an entry beside the bytes of its index: key, pointer, and the table's free places.
 const ENTRY_BYTES: u64 = 64;
-/// Largest size of an index in bytes. Only photos of far more than a hundred megapixels have a larger one.
+/// Largest size of an index in bytes. Only photos of more than a hundred megapixels have a larger one.
 const MAX_INDEX_BYTES: usize = 1 << 20;
 
 /// The first half of the BLAKE3 hash of a file. Files with the same hash cannot be made on purpose,
 /// so an index is never that of another file.
-type ContentHash = [u8; 16];
+type FileDigest = [u8; 16];
 
 /// The seek indexes that a process keeps, by the content of their files.
 #[derive(Debug)]
 pub struct SeekIndexStore {
-    shards: [Mutex<HashMap<ContentHash, Box<[u8]>>>; SHARDS],
+    shards: [Mutex<HashMap<FileDigest, Box<[u8]>>>; SHARDS],
     bytes: AtomicU64,
 }
 
@@ -42,33 +42,29 @@ impl SeekIndexStore {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Locks the part of the store that a file belongs to; `None` while another thread has it. Nobody
-    /// waits, so a forked child whose parent had the lock goes on without an index.
-    fn shard(&self, hash: &ContentHash) -> Option<MutexGuard<'_, HashMap<ContentHash, Box<[u8]>>>> {
-        match self.shards[hash[0] as usize % SHARDS].try_lock() {
-            Ok(shard) => Some(shard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    /// Locks the part of the store that a file belongs to.
+    fn shard(&self, digest: &FileDigest) -> MutexGuard<'_, HashMap<FileDigest, Box<[u8]>>> {
+        let shard = self.shards[digest[0] as usize % SHARDS].lock();
+        shard.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the index of a file, unless the store would take more than `limit` bytes.
+    /// Keeps the index of a file, unless a longer one is kept, or the store would take more than
+    /// `limit` bytes.
     ///
     /// Epochs read all files again in another order, so an index that is kept for good serves them
     /// better than one that replaces another.
-    fn keep(&self, hash: ContentHash, index: Box<[u8]>, limit: u64) {
-        let Some(mut shard) = self.shard(&hash) else {
+    fn keep(&self, digest: FileDigest, index: Box<[u8]>, limit: u64) {
+        let mut shard = self.shard(&digest);
+        let known = shard.get(&digest).map_or(0, |known| known.len());
+        // Points are only appended, so the longer index of a file has all points of the shorter one.
+        if known >= index.len() || index.len() > MAX_INDEX_BYTES {
             return;
-        };
-        let before = shard
-            .get(&hash)
-            .map_or(0, |old| old.len() as u64 + ENTRY_BYTES);
-        let after = index.len() as u64 + ENTRY_BYTES;
-        let others = self.bytes().saturating_sub(before);
-        if index.len() <= MAX_INDEX_BYTES && others.saturating_add(after) <= limit {
-            shard.insert(hash, index);
-            self.bytes.fetch_add(after, Ordering::Relaxed);
-            self.bytes.fetch_sub(before, Ordering::Relaxed);
+        }
+        let entry = if known == 0 { ENTRY_BYTES } else { 0 };
+        let more = (index.len() - known) as u64 + entry;
+        if self.bytes().saturating_add(more) <= limit {
+            shard.insert(digest, index);
+            self.bytes.fetch_add(more, Ordering::Relaxed);
         }
     }
 }
@@ -82,8 +78,8 @@ pub struct SeekIndexAccess {
 }
 
 impl SeekIndexAccess {
-    /// Gives a job access to `store`. A job whose rows are read more than once `records` the indexes of its
-    /// files, as long as the store takes at most `limit` bytes.
+    /// Gives a job access to `store`. `records` is true for a job whose rows are read in other epochs, too: it
+    /// keeps indexes while the store takes at most `limit` bytes.
     pub const fn new(store: Arc<SeekIndexStore>, limit: u64, records: bool) -> Self {
         Self {
             store,
@@ -101,14 +97,14 @@ impl SeekIndexAccess {
         }
         // Files that cannot have an index are not hashed.
         let empty = SeekIndex::new(header)?;
-        let mut hash = ContentHash::default();
-        hash.copy_from_slice(&blake3::hash(file).as_bytes()[..16]);
-        let kept = self.store.shard(&hash)?.get(&hash).cloned();
+        let mut digest = FileDigest::default();
+        digest.copy_from_slice(&blake3::hash(file).as_bytes()[..16]);
+        let kept = self.store.shard(&digest).get(&digest).cloned();
         let kept = kept.and_then(|kept| SeekIndex::from_bytes(header, &kept).ok());
         let known = kept.as_ref().map_or(0, SeekIndex::points);
         Some(OpenSeekIndex {
             access: self,
-            hash,
+            digest,
             known,
             index: kept.or_else(|| records.then_some(empty))?,
         })
@@ -119,7 +115,7 @@ impl SeekIndexAccess {
 #[derive(Debug)]
 pub(crate) struct OpenSeekIndex<'a> {
     access: &'a SeekIndexAccess,
-    hash: ContentHash,
+    digest: FileDigest,
     /// Number of points that are kept.
     known: usize,
     pub(crate) index: SeekIndex,
@@ -131,7 +127,7 @@ impl OpenSeekIndex<'_> {
         let access = self.access;
         if access.records && self.index.points() > self.known {
             let bytes = self.index.to_bytes().into_boxed_slice();
-            access.store.keep(self.hash, bytes, access.limit);
+            access.store.keep(self.digest, bytes, access.limit);
         }
     }
 }
@@ -151,23 +147,22 @@ mod tests {
         store.keep([2; 16], index(100), 400);
         assert_eq!(store.bytes(), 2 * (100 + ENTRY_BYTES));
         store.keep([3; 16], index(100), 400);
-        assert!(store.shard(&[3; 16]).unwrap().is_empty());
+        assert!(store.shard(&[3; 16]).is_empty());
         // An index that grows replaces itself, as far as there is room.
         store.keep([1; 16], index(160), 400);
         assert_eq!(store.bytes(), 260 + 2 * ENTRY_BYTES);
         store.keep([1; 16], index(200), 400);
-        assert_eq!(store.shard(&[1; 16]).unwrap()[&[1; 16]].len(), 160);
+        assert_eq!(store.shard(&[1; 16])[&[1; 16]].len(), 160);
         store.keep([4; 16], index(MAX_INDEX_BYTES + 1), u64::MAX);
-        assert!(store.shard(&[4; 16]).unwrap().is_empty());
+        assert!(store.shard(&[4; 16]).is_empty());
     }
 
     #[test]
-    fn nobody_waits_for_a_lock() {
+    fn a_shorter_index_replaces_none() {
         let store = SeekIndexStore::default();
-        let lock = store.shard(&[1; 16]);
-        assert!(store.shard(&[1; 16]).is_none());
-        store.keep([1; 16], index(1), 400);
-        drop(lock);
-        assert_eq!(store.bytes(), 0);
+        store.keep([1; 16], index(100), 400);
+        store.keep([1; 16], index(50), 400);
+        assert_eq!(store.shard(&[1; 16])[&[1; 16]].len(), 100);
+        assert_eq!(store.bytes(), 100 + ENTRY_BYTES);
     }
 }

@@ -7,6 +7,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::logical_expr::Expr;
 use forebay_udfs::DeclaredFunction;
+use forebay_udfs::image::decodes_regions;
 
 use super::expr::slot;
 use super::mix::Mix;
@@ -169,6 +170,14 @@ impl RowPlan {
                 .flat_map(forebay_udfs::declared_functions),
         );
         calls
+    }
+
+    /// True if each epoch decodes regions of JPEG files, so that [seek
+    /// indexes](forebay_udfs::seek_index_store) are of use. Below a cache point, few epochs decode.
+    pub fn decodes_regions(&self) -> bool {
+        let decodes = || self.op.exprs().into_iter().any(decodes_regions);
+        !matches!(self.op, RowOp::Cache)
+            && (decodes() || self.inputs.iter().any(Self::decodes_regions))
     }
 
     fn fmt_tree(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {

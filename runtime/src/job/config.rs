@@ -10,8 +10,11 @@ use crate::segment::SourceNames;
 pub struct JobConfig {
     /// Seed that determines the order of rows and all random draws.
     pub seed: u64,
-    /// Expected number of epochs in which each cached row is read; `None` if unlimited.
+    /// Expected number of epochs in which each row is read; `None` if unlimited.
     pub epochs: Option<u64>,
+    /// True if other epochs read the rows of a run, too. Then the job records the seek indexes of its JPEG
+    /// files.
+    pub is_repeated: bool,
     /// Number of compute threads for this job alone; `None` to use the threads of the process.
     pub threads: Option<usize>,
     /// Memory limit of this job in bytes; `None` to share the default limit with the other jobs of

@@ -71,7 +71,7 @@ impl OpenJob {
     /// includes files in the folder for dead letters.
     pub async fn open(compiled: &Compiled, config: &JobConfig, stores: &Stores) -> Result<Self> {
         let clauses = &compiled.clauses;
-        let mut env = environment(config, &clauses.options)?;
+        let mut env = environment(config, compiled)?;
         env.cache = caching::setup(compiled, config, stores).await?;
         let cut = if config.is_cut {
             cut(&compiled.chosen)?

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
-use forebay_planner::clauses::{PipelineOptions, SeekIndexing};
+use forebay_planner::clauses::SeekIndexing;
+use forebay_planner::compile::Compiled;
 use forebay_udfs::decode_scope::DecodeScope;
 use forebay_udfs::room::DecodeRoom;
 use forebay_udfs::seek_index_store::{SeekIndexAccess, SeekIndexStore};
@@ -21,21 +22,28 @@ const SEGMENT_BYTES: u64 = 16 << 20;
 /// Number of segments that must fit into the memory limit together. With a small limit, segments
 /// are smaller than [`SEGMENT_BYTES`].
 const SEGMENTS_IN_MEMORY: u64 = 64;
-/// The part of the memory limit that seek indexes may take. Those of a million photos take 2 GB.
-const INDEX_PART: u64 = 8;
+/// Divisor of the memory limit: seek indexes may take a sixteenth beside it. Those of a million photos of
+/// ImageNet take 2 GB.
+const INDEX_DIVISOR: u64 = 16;
 
 /// The seek indexes of this process.
 static INDEXES: ProcessWide<SeekIndexStore> = ProcessWide::new();
 
 /// Creates the threads and memory pools of a job. The cache is set later.
-pub(super) fn environment(config: &JobConfig, options: &PipelineOptions) -> Result<Env> {
+pub(super) fn environment(config: &JobConfig, compiled: &Compiled) -> Result<Env> {
     let memory = config.memory();
     // Under the default limit, an image waits until enough memory is free. Under a limit that the
     // user set, an image that alone exceeds the limit also fails.
     let room = Arc::new(DecodeRoom::new(memory, config.memory_limit.is_some()));
+    let indexes = if uses_indexes(compiled) {
+        let store = INDEXES.get_or_try_init(|| Ok::<_, Error>(SeekIndexStore::default()))?;
+        store.map(|store| SeekIndexAccess::new(store, memory / INDEX_DIVISOR, config.is_repeated))
+    } else {
+        None
+    };
     let decoding = DecodeScope {
         room: Arc::clone(&room),
-        indexes: indexes(config, options)?,
+        indexes,
     };
     Ok(Env {
         pool: ComputePool::open(config.threads, decoding)?,
@@ -54,13 +62,7 @@ pub(super) fn environment(config: &JobConfig, options: &PipelineOptions) -> Resu
     })
 }
 
-/// Returns the seek indexes that a job uses. Recording them costs a little, so only a job of several
-/// epochs does.
-fn indexes(config: &JobConfig, options: &PipelineOptions) -> Result<Option<SeekIndexAccess>> {
-    if options.index == SeekIndexing::Off {
-        return Ok(None);
-    }
-    let store = INDEXES.get_or_try_init(|| Ok::<_, Error>(SeekIndexStore::default()))?;
-    let records = config.epochs != Some(1);
-    Ok(store.map(|store| SeekIndexAccess::new(store, config.memory() / INDEX_PART, records)))
+/// True if seek indexes are of use for a pipeline, and it may use them.
+fn uses_indexes(compiled: &Compiled) -> bool {
+    compiled.clauses.options.index == SeekIndexing::Auto && compiled.chosen.decodes_regions()
 }

@@ -33,9 +33,12 @@ impl JobRun {
         config.check()?;
         let from_token = config.resume.as_ref().map(|token| token.stream.seed);
         let seed = config.seed.or(compiled.clauses.seed).or(from_token);
+        let epochs = epochs(&compiled.clauses, config);
         let job_config = JobConfig {
             seed: seed.unwrap_or(0),
-            epochs: epochs(&compiled.clauses, config),
+            epochs,
+            // A loop over runs of single epochs shows only in its second epoch.
+            is_repeated: epochs != Some(1) || config.first_epoch > 0,
             threads: config.threads,
             memory_limit: config.memory_limit,
             cache: match &config.internals.engine {

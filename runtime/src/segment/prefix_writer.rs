@@ -185,8 +185,8 @@ impl PrefixWriter {
 
     /// Returns true if this process does not write the entry. Returns false while rows are written.
     ///
-    /// Does not wait for the writer. The one who asks is polled only while the run asks for segments,
-    /// so as a waiter it could be given the writer and never return it to a run that flushes first.
+    /// Does not wait for the lock. The sequencer, which calls this, is polled only while the run asks for
+    /// segments: it could be given the lock while the run waits for the lock in [`flush`](Self::flush).
     pub(super) fn has_left(&self) -> bool {
         let writing = self.0.writing.try_lock();
         writing.is_ok_and(|writing| matches!(*writing, Writing::Left))

@@ -14,6 +14,7 @@ use super::program::ImageProgram;
 use super::stage::rectangle_read;
 use super::udf::ImageUdf;
 use super::values::Interpolation;
+use crate::args::MAX_SIDE;
 use crate::catalogue::facts_of;
 use crate::draw::Draws;
 use crate::facts::FunctionFacts;
@@ -98,18 +99,20 @@ pub fn is_written_out(call: &ScalarFunction) -> bool {
 /// True if a program in `expr` decodes only the parts of photos that it reads, for which
 /// [seek indexes](crate::seek_index_store) are of use.
 pub fn decodes_regions(expr: &Expr) -> bool {
-    // The size and the draws do not matter.
-    const SIZE: (usize, usize) = (1000, 1000);
+    // No crop is larger than this. The draws do not matter.
+    const SIZE: (usize, usize) = (MAX_SIDE, MAX_SIDE);
     let decodes = |expr: &Expr| {
         let Expr::ScalarFunction(call) = expr else {
             return false;
         };
         let program = call.func.inner().downcast_ref::<ImageProgram>();
         program.is_some_and(|program| match program.stages() {
-            [first, rest @ ..] if matches!(first.op.call(), ImageCall::Decode(_)) => {
-                rectangle_read(rest, SIZE, |_| Draws::new(0, 0, 0, 0)).is_some()
+            [first, rest @ ..] => {
+                let reads = || rectangle_read(rest, SIZE, |_| Draws::new(0, 0, 0, 0));
+                let call = first.op.call();
+                matches!(call, ImageCall::Decode(of) if !of.is_strict) && reads().is_some()
             }
-            _ => false,
+            [] => false,
         })
     };
     expr.exists(|expr| Ok(decodes(expr))).unwrap_or(false)

@@ -64,8 +64,7 @@ pub(super) struct RowMemory {
     room: Option<Arc<DecodeRoom>>,
     /// Type of a row's image after decoding.
     decoded: TensorType,
-    /// True if the result of each row is a separate allocation, which lives until the column is
-    /// built.
+    /// True if the results of rows differ in size, and are counted until the column is built.
     keeps_results: bool,
     pub(super) results: AtomicU64,
     /// Size, in bytes, of the largest refused request, by one row or by all results together; 0 if

@@ -20,7 +20,7 @@ use crate::tensor::TensorType;
 const MAX_FORESEEN_BYTES: usize = 256 << 20;
 
 /// A column, and the failures of its rows in row order.
-type Column = (ArrayRef, Vec<RowFailure>);
+type ComputedColumn = (ArrayRef, Vec<RowFailure>);
 
 /// True if the offsets of a column can count this number of elements.
 const fn fit(elements: u64) -> bool {
@@ -29,7 +29,7 @@ const fn fit(elements: u64) -> bool {
 
 impl<E: Element> Chain<'_, E> {
     /// Runs `count` rows whose results differ in shape.
-    pub(super) fn variable(&self, count: usize, output: TensorType) -> Result<Column> {
+    pub(super) fn variable(&self, count: usize, output: TensorType) -> Result<ComputedColumn> {
         match self.in_place(count, &output)? {
             Some(column) => Ok(column),
             None => self.concatenated(count, output),
@@ -37,8 +37,8 @@ impl<E: Element> Chain<'_, E> {
     }
 
     /// Writes each result directly to its part of the column. Returns `None` if the sizes of the results
-    /// are not known before the functions run.
-    fn in_place(&self, count: usize, output: &TensorType) -> Result<Option<Column>> {
+    /// are not known before the functions run, or if the column would be very large.
+    fn in_place(&self, count: usize, output: &TensorType) -> Result<Option<ComputedColumn>> {
         let keeps_size = |algebra| matches!(algebra, Algebra::Pointwise | Algebra::Layout);
         if !{ self.head.iter() }.all(|stage| keeps_size(stage.op.facts().algebra)) {
             return Ok(None);
@@ -93,8 +93,8 @@ impl<E: Element> Chain<'_, E> {
         Ok(Some((variable_column(values, &shapes, output)?, failures)))
     }
 
-    /// Concatenates the results, whose sizes depend on draws.
-    fn concatenated(&self, count: usize, output: TensorType) -> Result<Column> {
+    /// Runs the rows, and concatenates their results.
+    fn concatenated(&self, count: usize, output: TensorType) -> Result<ComputedColumn> {
         let elements = AtomicU64::new(0);
         let done = self.rows(std::iter::repeat_n((), count), |row, ()| {
             if !fit(elements.load(Ordering::Relaxed)) {

@@ -63,7 +63,7 @@ impl Decoder for Jpeg {
             channels,
             ..rgb(region.height, region.width)
         });
-        // What the whole image takes, an index would not make less.
+        // An index saves nothing if the whole image is decoded.
         let indexes = request.indexes.filter(|_| scratch.window.is_some());
         let mut open = indexes.and_then(|indexes| indexes.open(bytes, &header));
         let index = open.as_mut().map(|open| &mut open.index);
