@@ -104,6 +104,16 @@ fn spawn(folder: &Path, words: &[&str]) -> Child {
         .unwrap()
 }
 
+/// True if this process ignores hangups, and so do those that it starts.
+#[cfg(target_os = "linux")]
+fn ignores_hangups() -> bool {
+    const HANGUP: u64 = 1;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & HANGUP != 0)
+}
+
 /// Returns true if the process has an open, unnamed and non-empty file in `folder`, which has
 /// spilled rows.
 #[cfg(target_os = "linux")]
@@ -123,7 +133,12 @@ fn spills(child: &Child, folder: &Path) -> bool {
 fn spilled_rows_are_in_an_unnamed_file() {
     let folder = tables();
     let spill = folder.path().join("spill").canonicalize().unwrap();
-    for signal in ["-KILL", "-TERM", "-INT", "-HUP"] {
+    let signals = ["-KILL", "-TERM", "-INT", "-HUP"];
+    // A command goes on after a hangup if its parent ignores them, as under nohup.
+    let ending = signals
+        .into_iter()
+        .filter(|&s| s != "-HUP" || !ignores_hangups());
+    for signal in ending {
         let words = ["run", "-e", SPILLS, "--memory-limit", "18MiB"];
         let mut child = spawn(folder.path(), &words);
         let spilled = until(&mut child, |child| spills(child, &spill).then_some(()));
