@@ -1,12 +1,8 @@
 //! Pixels equal those of libjpeg-turbo, in whole images and regions, at every level of instructions.
 
 #![cfg(feature = "oracle")]
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a test says what it left out")]
 
 use std::fs;

@@ -1,12 +1,8 @@
 //! Behaviours of tf.data service that hold on a cluster of Ballista. The number in a test's name is
 //! the line of the table in `docs/service.md` that it belongs to.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../common/mod.rs"]
 mod common;

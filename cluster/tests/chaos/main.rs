@@ -3,12 +3,8 @@
 //! `FOREBAY_CHAOS_SEEDS` is the number of seeds, and `FOREBAY_CHAOS_SEED` is a single seed to run
 //! with all its events printed.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, and prints its seeds"
-)]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "a test prints its seeds")]
 
 mod cluster;
 mod oracle;
