@@ -175,7 +175,8 @@ def cpu_of_all(arguments):
     command = [sys.executable, __file__, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as contender:
         # All processes are alive until the contender is told to go on. Those of Ray are not waited for when they end.
-        assert any(line == ENDED for line in contender.stdout), "the contender failed"
+        if not any(line == ENDED for line in contender.stdout):
+            raise SystemExit(f"{' '.join(arguments[2:])} failed")
         used = sum(cpu_of(process) for process in descendants(os.getpid()))
         contender.stdin.close()
     for process in descendants(os.getpid()):

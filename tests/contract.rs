@@ -112,6 +112,35 @@ async fn one_digest_for_every_setting() {
     }
 }
 
+/// Later epochs decode with the seek indexes that the first one kept, unless the option is off or the
+/// pipeline reads whole photos.
+#[tokio::test(flavor = "multi_thread")]
+async fn seek_indexes_are_kept_and_change_no_stream() {
+    let (dir, session) = session().await;
+    let off = format!(
+        "CREATE PIPELINE off AS
+           SELECT label, normalize(random_hflip(random_resized_crop(decode_image(image), 24, 24)),
+                                   'imagenet') AS pixels
+           FROM photos WHERE octet_length(image) > 0 {}",
+        CLAUSES.replace("OPTIONS (", "OPTIONS (index = 'off', ")
+    );
+    session.execute(&off).await.unwrap();
+    let expected = outcome(&session, "off", config()).await.unwrap();
+    assert_eq!(
+        outcome(&session, "train", config()).await.unwrap(),
+        expected
+    );
+    let mut bytes = Vec::new();
+    for pipeline in ["train", "off", "counted"] {
+        let explained = session.explain(pipeline, config(), true).await.unwrap();
+        bytes.push(explained.to_json()["analyze"]["seek_index_bytes"].as_u64());
+    }
+    // 60 indexes of a few points.
+    assert!(bytes[0].is_some_and(|bytes| bytes > 60 * 64), "{bytes:?}");
+    assert_eq!(bytes[1..], [None, None]);
+    drop(dir);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn builder_and_sql_mean_the_same() {
     let (dir, session) = session().await;

@@ -3,7 +3,7 @@
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::LogicalPlan;
 
-use crate::clauses::{Clauses, Optimize};
+use crate::clauses::{Clauses, Optimize, SeekIndexing};
 use crate::optimizer::explain::{Explained, explain};
 use crate::optimizer::rules::is_disabled;
 use crate::optimizer::{Config, PlanningContext, Report, optimize};
@@ -37,6 +37,11 @@ pub struct Compiled {
 }
 
 impl Compiled {
+    /// True if seek indexes of JPEG files are of use for the plan that runs, and it may use them.
+    pub fn uses_seek_indexes(&self) -> bool {
+        self.clauses.options.index == SeekIndexing::Auto && self.chosen.decodes_regions()
+    }
+
     /// Lowers and optimises an analysed plan.
     pub fn new(plan: &LogicalPlan, clauses: Clauses) -> Result<Self> {
         Self::on(&PlanningContext::default(), plan, clauses)

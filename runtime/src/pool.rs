@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Result, internal_datafusion_err};
 use forebay_udfs::decode_scope::DecodeScope;
+use forebay_udfs::seek_index_store::SeekIndexAccess;
 use tokio::sync::{oneshot, watch};
 
 use crate::process_wide::ProcessWide;
@@ -54,6 +55,11 @@ impl ComputePool {
             decoding,
             unfinished: Arc::default(),
         })
+    }
+
+    /// Returns the memory that seek indexes take in this process, in bytes; `None` if the job uses none.
+    pub(crate) fn seek_index_bytes(&self) -> Option<u64> {
+        self.decoding.indexes.as_ref().map(SeekIndexAccess::bytes)
     }
 
     /// Waits until none of the job's tasks is running.

@@ -23,6 +23,8 @@ pub(super) struct Analysis {
     /// CPU time of the process from the start of the run to its end.
     pub(super) cpu: Duration,
     first_batch: Duration,
+    /// Memory of the process's seek indexes after the run, in bytes; `None` if the run used none.
+    seek_index_bytes: Option<u64>,
     stats: RunStats,
     /// Fraction of the stored rows that the run read, if the run was limited to a number of
     /// batches; else 1.
@@ -65,6 +67,7 @@ impl Analysis {
             wall: start.elapsed(),
             cpu: cpu_time().saturating_sub(cpu),
             first_batch,
+            seek_index_bytes: job.seek_index_bytes(),
             stats: run.stats(),
         })
     }
@@ -108,6 +111,7 @@ impl Analysis {
             "wall_seconds": self.wall.as_secs_f64(),
             "cpu_seconds": self.cpu.as_secs_f64(),
             "first_batch_seconds": self.first_batch.as_secs_f64(),
+            "seek_index_bytes": self.seek_index_bytes,
             "rows": self.stats.rows,
             "batches": self.stats.batches,
             "skipped": self.stats.skipped,
@@ -149,6 +153,14 @@ impl fmt::Display for Analysis {
             "  {:>10} {bytes:>10} {:>9} {reading:>9.3}  reading",
             "", ""
         )?;
+        if let Some(bytes) = self.seek_index_bytes.filter(|bytes| *bytes > 0) {
+            let bytes = bytes_text(bytes.into());
+            writeln!(
+                f,
+                "  {:>10} {bytes:>10} {:>9} {:>9}  seek indexes",
+                "", "", ""
+            )?;
+        }
         writeln!(f, "{}", self.bottleneck())
     }
 }

@@ -9,9 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use arrow::datatypes::Field;
-use forebay_planner::clauses::{
-    BatchScope, BatchSize, Optimize, Remainder, SeekIndexing, ShuffleWindow,
-};
+use forebay_planner::clauses::{BatchScope, BatchSize, Optimize, Remainder, ShuffleWindow};
 use forebay_planner::compile::Compiled;
 use forebay_planner::error::PlanError;
 use forebay_planner::optimizer::explain::Explained;
@@ -129,9 +127,7 @@ impl Explanation {
             },
             segment_rows,
             in_flight,
-            seek_indexes: clauses.options.index == SeekIndexing::Auto
-                && opened.epochs != Some(1)
-                && compiled.chosen.decodes_regions(),
+            seek_indexes: opened.epochs != Some(1) && compiled.uses_seek_indexes(),
             seed: job.seed,
             epochs: opened.epochs,
             continuous: clauses.repeat.continuous,

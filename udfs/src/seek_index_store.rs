@@ -88,6 +88,11 @@ impl SeekIndexAccess {
         }
     }
 
+    /// Returns the memory that the indexes of all jobs of the store take, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.store.bytes()
+    }
+
     /// Returns the index to decode a region of `file` with: the one that is kept, or an empty one if
     /// it may be kept; otherwise `None`.
     pub(crate) fn open(&self, file: &[u8], header: &JpegHeader) -> Option<OpenSeekIndex<'_>> {

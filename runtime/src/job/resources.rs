@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
-use forebay_planner::clauses::SeekIndexing;
 use forebay_planner::compile::Compiled;
 use forebay_udfs::decode_scope::DecodeScope;
 use forebay_udfs::room::DecodeRoom;
@@ -35,7 +34,7 @@ pub(super) fn environment(config: &JobConfig, compiled: &Compiled) -> Result<Env
     // Under the default limit, an image waits until enough memory is free. Under a limit that the
     // user set, an image that alone exceeds the limit also fails.
     let room = Arc::new(DecodeRoom::new(memory, config.memory_limit.is_some()));
-    let indexes = if uses_indexes(compiled) {
+    let indexes = if compiled.uses_seek_indexes() {
         let store = INDEXES.get_or_try_init(|| Ok::<_, Error>(SeekIndexStore::default()))?;
         store.map(|store| SeekIndexAccess::new(store, memory / INDEX_DIVISOR, config.is_repeated))
     } else {
@@ -60,9 +59,4 @@ pub(super) fn environment(config: &JobConfig, compiled: &Compiled) -> Result<Env
         segment_bytes: SEGMENT_BYTES.min(memory / SEGMENTS_IN_MEMORY).max(1),
         cache: None,
     })
-}
-
-/// True if seek indexes are of use for a pipeline, and it may use them.
-fn uses_indexes(compiled: &Compiled) -> bool {
-    compiled.clauses.options.index == SeekIndexing::Auto && compiled.chosen.decodes_regions()
 }

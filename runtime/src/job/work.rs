@@ -60,6 +60,11 @@ impl OpenJob {
         }
     }
 
+    /// Returns the memory that seek indexes take in this process, in bytes; `None` if the job uses none.
+    pub fn seek_index_bytes(&self) -> Option<u64> {
+        self.env().pool.seek_index_bytes()
+    }
+
     /// Returns the numbers of rows at the cache point that this process had so far; `None` without a
     /// cache.
     pub fn cache_use(&self) -> Option<CacheUse> {
