@@ -6,6 +6,7 @@ The ranks connect through a file in FOLDER. Each rank writes to FOLDER, for each
 the mask of padding rows, and the loss.
 """
 
+import faulthandler
 import json
 import os
 import sys
@@ -185,6 +186,8 @@ def lightning(table, _):
 
 
 def main():
+    # An abort says where.
+    faulthandler.enable()
     library, table, folder, rank = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), NODE_RANK="0", WORLD_SIZE=str(WORLD))
@@ -195,6 +198,10 @@ def main():
     # No rank exits before all ranks have finished.
     dist.barrier()
     dist.destroy_process_group()
+    # Gloo's threads outlive the process group once DDP has used it, and an end of the interpreter beside them has been
+    # seen to abort the process, so the interpreter is not ended. (`test_process.py` ends processes that use Forebay.)
+    sys.stdout.flush()
+    os._exit(0)
 
 
 main()
