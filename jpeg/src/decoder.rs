@@ -1,5 +1,7 @@
 //! The decoder: reads a file's scans one after another, and writes the pixels of a region.
 
+use arrayvec::ArrayVec;
+
 use crate::buffers::ScanBuffers;
 use crate::error::HeaderError;
 use crate::format::{Decoded, PixelFormat, Target};
@@ -95,7 +97,7 @@ impl RegionDecoder {
     ) -> Result<Decoded, HeaderError> {
         let mut tables = target.header.tables.clone();
         let mut segments = Segments::new(file, target.header.scan);
-        let mut missing: Vec<usize> = (0..target.extents.len()).collect();
+        let mut missing: ArrayVec<usize, MAX_COMPONENTS> = (0..target.extents.len()).collect();
         let mut is_damaged = false;
         let mut rows = 0;
         while !missing.is_empty() {
@@ -110,7 +112,7 @@ impl RegionDecoder {
             }
             let scan = ScanHeader::read(&segment, target.header)?;
             let before = missing.len();
-            missing.retain(|&m| scan.components.iter().all(|c| c.index != m));
+            missing.retain(|&mut m| scan.components.iter().all(|c| c.index != m));
             if missing.len() == before {
                 // No component of the scan is needed.
                 let after = self.buffers.coded.take(file, segment.end, 0);

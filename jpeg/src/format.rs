@@ -1,7 +1,9 @@
 //! The samples that a decoder writes, and the part of a file that they need.
 
+use arrayvec::ArrayVec;
+
 use crate::error::HeaderError;
-use crate::header::{ColorModel, JpegHeader};
+use crate::header::{ColorModel, JpegHeader, MAX_COMPONENTS};
 use crate::region::{Extent, PixelRegion};
 
 /// The samples that a decoder writes.
@@ -43,7 +45,7 @@ pub(crate) struct Target<'a> {
     pub(crate) region: PixelRegion,
     pub(crate) output: PixelFormat,
     /// Parts of the components that are needed; the rest is passed over.
-    pub(crate) extents: Vec<Extent>,
+    pub(crate) extents: ArrayVec<Extent, MAX_COMPONENTS>,
 }
 
 impl<'a> Target<'a> {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use arrayvec::ArrayVec;
+
 use crate::error::HeaderError;
 use crate::huffman_spec::HuffmanSpec;
 use crate::marker::{self, Segment, Segments};
@@ -59,7 +61,7 @@ impl Component {
 pub struct JpegHeader {
     width: usize,
     height: usize,
-    pub(crate) components: Vec<Component>,
+    pub(crate) components: ArrayVec<Component, MAX_COMPONENTS>,
     pub(crate) max_h: usize,
     pub(crate) max_v: usize,
     color: ColorModel,
@@ -229,7 +231,7 @@ struct ColorNotes {
 struct FrameHeader {
     width: usize,
     height: usize,
-    components: Vec<Component>,
+    components: ArrayVec<Component, MAX_COMPONENTS>,
     is_progressive: bool,
 }
 
@@ -255,7 +257,7 @@ impl FrameHeader {
                 "JPEG files of 2, or of more than 4 components",
             ));
         }
-        let mut components = Vec::with_capacity(count);
+        let mut components = ArrayVec::new();
         for triple in rest.chunks_exact(3) {
             let (h, v) = (usize::from(triple[1] >> 4), usize::from(triple[1] & 15));
             if !(1..=4).contains(&h) || !(1..=4).contains(&v) || triple[2] > 3 {
@@ -312,12 +314,12 @@ impl FrameHeader {
 
     /// Guesses the color model as libjpeg does (`jdapimin.c`, `default_decompress_parms`).
     fn color(&self, notes: &ColorNotes) -> ColorModel {
-        let ids: Vec<u8> = self.components.iter().map(|c| c.id).collect();
+        let ids = self.components.iter().map(|c| c.id);
         match (self.components.len(), notes.adobe) {
             (1, _) => ColorModel::Gray,
             (3, _) if notes.jfif => ColorModel::YCbCr,
             (3, Some(0)) => ColorModel::Rgb,
-            (3, None) if ids == *b"RGB" => ColorModel::Rgb,
+            (3, None) if ids.eq(*b"RGB") => ColorModel::Rgb,
             (3, _) => ColorModel::YCbCr,
             (_, Some(2)) => ColorModel::Ycck,
             _ => ColorModel::Cmyk,

@@ -194,9 +194,16 @@ impl HuffmanTable {
         Ok(table)
     }
 
+    /// Makes this the table of another specification. After an error, the table is as before.
+    pub(crate) fn set(&mut self, spec: &HuffmanSpec, class: Class) -> Result<(), HeaderError> {
+        (self.codes, self.class) = (Codes::new(spec, class)?, class);
+        self.fill();
+        Ok(())
+    }
+
     /// True if the table is that of a specification.
-    pub(crate) fn is_of(&self, spec: &HuffmanSpec) -> bool {
-        self.codes.spec == *spec
+    pub(crate) fn is_of(&self, spec: &HuffmanSpec, class: Class) -> bool {
+        self.class == class && self.codes.spec == *spec
     }
 
     /// Fills the lookups.

@@ -118,7 +118,7 @@ impl ScanSource<'_> {
 mod tests {
     use super::*;
     use crate::header::JpegHeader;
-    use crate::seek_index::tests::headers;
+    use crate::seek_index::tests::{headers, index_of};
 
     fn window(columns: Range<usize>, rows: Range<usize>, interval: usize) -> McuWindow {
         McuWindow {
@@ -136,9 +136,8 @@ mod tests {
             bits: 1000 * (i as u64 + 1),
             predictions: [0; 4],
         };
-        let empty = SeekIndex::new(&header).unwrap();
-        let points = (0..points).map(point).collect();
-        empty.with_points(points, false).unwrap()
+        let points: Vec<SeekPoint> = (0..points).map(point).collect();
+        index_of(&header, &points, false)
     }
 
     /// Returns the first MCU and the rows of each run.

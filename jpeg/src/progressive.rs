@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use arrayvec::ArrayVec;
+
 use crate::bits::BitReader;
 use crate::error::HeaderError;
 use crate::header::{DecodingTables, JpegHeader, MAX_COMPONENTS, NATURAL_ORDER};
@@ -72,7 +74,7 @@ pub(crate) struct ProgressiveScan<'a> {
     mcus: (usize, usize),
     band: Band,
     /// Tables of DC differences of the components, or the table of AC coefficients.
-    tables: Vec<SymbolTable>,
+    tables: ArrayVec<SymbolTable, MAX_COMPONENTS>,
     restart_interval: usize,
 }
 

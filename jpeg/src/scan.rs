@@ -1,7 +1,9 @@
 //! A scan: its components, their tables, and the blocks of an MCU.
 
+use arrayvec::ArrayVec;
+
 use crate::error::HeaderError;
-use crate::header::{DecodingTables, JpegHeader, MAX_MCU_BLOCKS};
+use crate::header::{DecodingTables, JpegHeader, MAX_COMPONENTS, MAX_MCU_BLOCKS};
 use crate::huffman::{HuffmanTable, SymbolTable};
 use crate::huffman_spec::{Class, HuffmanSpec};
 use crate::marker::Segment;
@@ -34,7 +36,7 @@ pub(crate) struct Band {
 /// The header of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanHeader {
-    pub(crate) components: Vec<ScanComponent>,
+    pub(crate) components: ArrayVec<ScanComponent, MAX_COMPONENTS>,
     /// Number of MCUs in a row and in a column.
     pub(crate) mcus: (usize, usize),
     band: Band,
@@ -46,11 +48,11 @@ impl ScanHeader {
         const BAD: HeaderError = HeaderError::Invalid("scan header");
         let (&count, rest) = segment.body.split_first().ok_or(BAD)?;
         let count = usize::from(count);
-        if !(1..=4).contains(&count) || rest.len() < count * 2 + 3 {
+        if !(1..=MAX_COMPONENTS).contains(&count) || rest.len() < count * 2 + 3 {
             return Err(BAD);
         }
         let (pairs, rest) = rest.split_at(count * 2);
-        let mut components: Vec<ScanComponent> = Vec::with_capacity(count);
+        let mut components = ArrayVec::<ScanComponent, MAX_COMPONENTS>::new();
         for pair in pairs.chunks_exact(2) {
             let is_new = |i: usize| components.iter().all(|c| c.index != i);
             let mut frame = header.components.iter().enumerate();
@@ -105,8 +107,8 @@ impl ScanHeader {
         &self,
         tables: &DecodingTables,
         cache: &mut TableCache,
-    ) -> Result<Vec<(usize, usize)>, HeaderError> {
-        let mut found = Vec::with_capacity(self.components.len());
+    ) -> Result<ArrayVec<(usize, usize), MAX_COMPONENTS>, HeaderError> {
+        let mut found = ArrayVec::new();
         for component in &self.components {
             let dc = cache.find(&spec(tables, Class::Dc, component.dc)?, Class::Dc)?;
             let ac = cache.find(&spec(tables, Class::Ac, component.ac)?, Class::Ac)?;
@@ -119,9 +121,9 @@ impl ScanHeader {
     pub(crate) fn symbol_tables(
         &self,
         tables: &DecodingTables,
-    ) -> Result<Vec<SymbolTable>, HeaderError> {
+    ) -> Result<ArrayVec<SymbolTable, MAX_COMPONENTS>, HeaderError> {
         if self.band.start == 0 && self.band.high > 0 {
-            return Ok(Vec::new());
+            return Ok(ArrayVec::new());
         }
         let table = |component: &ScanComponent| {
             let (class, index) = if self.band.start == 0 {
@@ -156,7 +158,6 @@ pub(crate) struct TableCache {
 
 #[derive(Debug)]
 struct CachedTable {
-    class: Class,
     table: HuffmanTable,
     /// The search that found the table last.
     found: u64,
@@ -170,7 +171,7 @@ impl TableCache {
     /// cache holds were found.
     fn find(&mut self, spec: &HuffmanSpec, class: Class) -> Result<usize, HeaderError> {
         self.clock += 1;
-        let known = |t: &CachedTable| t.class == class && t.table.is_of(spec);
+        let known = |t: &CachedTable| t.table.is_of(spec, class);
         let index = match self.tables.iter().position(known) {
             Some(index) => index,
             None => self.add(spec, class)?,
@@ -184,18 +185,12 @@ impl TableCache {
         let oldest = { self.tables.iter().enumerate() }.min_by_key(|(_, t)| t.found);
         match oldest.map(|(index, _)| index) {
             Some(oldest) if self.tables.len() == Self::CAPACITY => {
-                let table = HuffmanTable::new(spec, class)?;
-                let cached = &mut self.tables[oldest];
-                (cached.class, cached.table) = (class, table);
+                self.tables[oldest].table.set(spec, class)?;
                 Ok(oldest)
             }
             _ => {
                 let table = HuffmanTable::new(spec, class)?;
-                self.tables.push(CachedTable {
-                    class,
-                    table,
-                    found: 0,
-                });
+                self.tables.push(CachedTable { table, found: 0 });
                 Ok(self.tables.len() - 1)
             }
         }

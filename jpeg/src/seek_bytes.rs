@@ -50,7 +50,28 @@ impl SeekIndex {
     ///
     /// A [`SeekIndexError`] for bytes that [`SeekIndex::to_bytes`] does not write for such a file.
     pub fn from_bytes(header: &JpegHeader, bytes: &[u8]) -> Result<Self, SeekIndexError> {
-        let empty = Self::new(header).ok_or(SeekIndexError::NotSeekable)?;
+        let mut index = Self::default();
+        index.load(header, bytes)?;
+        Ok(index)
+    }
+
+    /// Becomes the index that [`from_bytes`](Self::from_bytes) reads, and reuses its memory.
+    ///
+    /// # Errors
+    ///
+    /// Those of `from_bytes`; the index fits no file then.
+    pub fn load(&mut self, header: &JpegHeader, bytes: &[u8]) -> Result<(), SeekIndexError> {
+        let read = self.load_points(header, bytes);
+        if read.is_err() {
+            *self = Self::default();
+        }
+        read
+    }
+
+    fn load_points(&mut self, header: &JpegHeader, bytes: &[u8]) -> Result<(), SeekIndexError> {
+        if !self.reset(header) {
+            return Err(SeekIndexError::NotSeekable);
+        }
         let [version, flags, rest @ ..] = bytes else {
             return Err(SeekIndexError::Invalid);
         };
@@ -60,28 +81,31 @@ impl SeekIndex {
         let mut rest = rest;
         let count = read(&mut rest)?;
         // The number is checked before room is made.
-        if *flags & !DAMAGE != 0 || count > empty.most_points() as u64 {
+        if *flags & !DAMAGE != 0 || count > self.most_points() as u64 {
             return Err(SeekIndexError::Invalid);
         }
-        let mut points = Vec::with_capacity((count as usize).min(rest.len()));
+        let components = self.components();
         let mut point = SeekPoint::default();
         for _ in 0..count {
             point.bits = point.bits.saturating_add(read(&mut rest)?);
             if point.bits > MAX_BITS {
                 return Err(SeekIndexError::Invalid);
             }
-            for value in point.predictions.iter_mut().take(empty.components()) {
+            for value in point.predictions.iter_mut().take(components) {
                 let coded = u16::try_from(read(&mut rest)?).map_err(|_| SeekIndexError::Invalid)?;
                 let difference = (coded >> 1) as i16 ^ -((coded & 1) as i16);
                 *value = value.wrapping_add(difference);
             }
-            points.push(point);
+            self.push(point);
         }
         if !rest.is_empty() {
             return Err(SeekIndexError::Invalid);
         }
-        let index = empty.with_points(points, *flags & DAMAGE != 0);
-        index.ok_or(SeekIndexError::Invalid)
+        if *flags & DAMAGE != 0 {
+            self.close();
+        }
+        let is_closed = self.has_damage() == (*flags & DAMAGE != 0);
+        is_closed.then_some(()).ok_or(SeekIndexError::Invalid)
     }
 }
 
@@ -113,6 +137,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::seek_index::tests::index_of;
 
     #[test]
     fn numbers_have_one_form() {
@@ -152,10 +177,14 @@ mod tests {
                 SeekPoint { bits, predictions: [a, b, c, 0] }
             };
             let points: Vec<SeekPoint> = steps.into_iter().map(point).collect();
-            let empty = SeekIndex::new(&header).unwrap();
-            let index = empty.with_points(points, has_damage).unwrap();
+            let index = index_of(&header, &points, has_damage);
             let bytes = index.to_bytes();
-            prop_assert_eq!(SeekIndex::from_bytes(&header, &bytes), Ok(index));
+            prop_assert_eq!(&SeekIndex::from_bytes(&header, &bytes), &Ok(index.clone()));
+            let mut reused = index_of(&header, &points[..points.len() / 2], true);
+            prop_assert_eq!(reused.load(&header, &bytes), Ok(()));
+            prop_assert_eq!(&reused, &index);
+            prop_assert!(reused.load(&header, &bytes[..bytes.len() - 1]).is_err());
+            prop_assert!(!reused.fits(&header));
         }
     }
 }

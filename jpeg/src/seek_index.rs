@@ -48,7 +48,7 @@ pub(crate) struct SeekPoint {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeekIndex {
     /// Number of components of the scan.
     components: usize,
@@ -68,22 +68,25 @@ impl SeekIndex {
     /// Creates an index without points. `None` for a file that can have none: a progressive one, or
     /// one whose components are in several scans.
     pub fn new(header: &JpegHeader) -> Option<Self> {
-        let (across, down) = header.only_scan()?;
-        Some(Self {
-            components: header.components.len(),
-            mcus: across * down,
-            points: Vec::new(),
-            has_damage: false,
-        })
+        let mut index = Self::default();
+        index.reset(header).then_some(index)
     }
 
-    /// Creates an index of these points; `None` if they are more than the file's MCUs have.
-    pub(crate) fn with_points(self, points: Vec<SeekPoint>, has_damage: bool) -> Option<Self> {
-        (points.len() <= self.most_points()).then_some(Self {
-            points,
-            has_damage,
-            ..self
-        })
+    /// Becomes the index that [`new`](Self::new) creates, and keeps its memory. Returns false for a
+    /// file that can have none; the index fits no file then.
+    pub fn reset(&mut self, header: &JpegHeader) -> bool {
+        let scan = header.only_scan();
+        let (across, down) = scan.unwrap_or_default();
+        self.components = header.components.len();
+        self.mcus = across * down;
+        self.points.clear();
+        self.has_damage = false;
+        scan.is_some()
+    }
+
+    /// Number of bytes of the index's memory.
+    pub const fn memory(&self) -> usize {
+        self.points.capacity() * size_of::<SeekPoint>()
     }
 
     /// Number of points. It grows only when a region is decoded that ends after the last one.
@@ -116,8 +119,8 @@ impl SeekIndex {
 
     /// True if the index may be of a file with this header.
     pub(crate) fn fits(&self, header: &JpegHeader) -> bool {
-        let is_alike = |new: Self| (new.components, new.mcus) == (self.components, self.mcus);
-        Self::new(header).is_some_and(is_alike)
+        let is_alike = |(across, down)| across * down == self.mcus;
+        header.components.len() == self.components && header.only_scan().is_some_and(is_alike)
     }
 
     /// Returns the last known point at or before an MCU, and the MCU that it precedes.
@@ -171,6 +174,20 @@ pub(crate) mod tests {
         file
     }
 
+    /// Returns the index of a file with these points, after which there is damage or not.
+    pub(crate) fn index_of(
+        header: &JpegHeader,
+        points: &[SeekPoint],
+        has_damage: bool,
+    ) -> SeekIndex {
+        let mut index = SeekIndex::new(header).unwrap();
+        points.iter().for_each(|&point| index.push(point));
+        if has_damage {
+            index.close();
+        }
+        index
+    }
+
     #[test]
     fn points_are_found_by_their_mcus() {
         let header = JpegHeader::read(&headers(1, 8 * 26)).unwrap();
@@ -178,11 +195,7 @@ pub(crate) mod tests {
             bits,
             predictions: [1; 4],
         };
-        let empty = SeekIndex::new(&header).unwrap();
-        let mut index = empty
-            .clone()
-            .with_points(vec![point(100), point(250)], false)
-            .unwrap();
+        let mut index = index_of(&header, &[point(100), point(250)], false);
         let found = [0, 7, 8, 15, 16, 25].map(|mcu| index.at_or_before(mcu));
         let (zero, one, two) = ((0, SeekPoint::default()), (8, point(100)), (16, point(250)));
         assert_eq!(found, [zero, zero, one, one, two, two]);
@@ -191,6 +204,7 @@ pub(crate) mod tests {
         assert_eq!(index.next(), Some(24));
         index.push(point(300));
         assert_eq!((index.next(), index.is_complete()), (None, true));
-        assert_eq!(empty.with_points(vec![point(1); 4], false), None);
+        assert!(index.reset(&header));
+        assert_eq!(index, SeekIndex::new(&header).unwrap());
     }
 }

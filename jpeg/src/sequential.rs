@@ -1,5 +1,7 @@
 //! A scan of whole coefficients: entropy decoding and inverse DCT, one row of MCUs at a time.
 
+use arrayvec::ArrayVec;
+
 use crate::buffers::ScanBuffers;
 use crate::error::HeaderError;
 use crate::format::Target;
@@ -27,7 +29,7 @@ pub(crate) struct DecodedScan {
 #[derive(Debug)]
 pub(crate) struct SequentialScan<'a> {
     target: &'a Target<'a>,
-    parts: Vec<ScanPart>,
+    parts: ArrayVec<ScanPart, MAX_COMPONENTS>,
     window: McuWindow,
     /// True if no other scan is needed.
     is_only: bool,
@@ -54,7 +56,7 @@ impl<'a> SequentialScan<'a> {
         is_only: bool,
     ) -> Result<Self, HeaderError> {
         let (mut columns, mut rows) = ((usize::MAX, 0), (usize::MAX, 0));
-        let mut parts = Vec::with_capacity(scan.components.len());
+        let mut parts = ArrayVec::new();
         for (component, &(dc, ac)) in scan.components.iter().zip(found) {
             let extent = target.extents.get(component.index);
             parts.push(ScanPart {
@@ -146,7 +148,7 @@ impl<'a> SequentialScan<'a> {
             tail,
             planes,
         } = buffers;
-        let tables: Vec<Coders<'_>> = { self.parts.iter() }
+        let tables: ArrayVec<Coders<'_>, MAX_COMPONENTS> = { self.parts.iter() }
             .map(|part| (tables.get(part.dc), tables.get(part.ac)))
             .collect();
         let mut decoded = DecodedScan {

@@ -93,25 +93,34 @@ impl SeekIndexAccess {
         self.store.bytes()
     }
 
-    /// Returns the index to decode a region of `file` with: the one that is kept, or an empty one if
-    /// it may be kept; otherwise `None`.
-    pub(crate) fn open(&self, file: &[u8], header: &JpegHeader) -> Option<OpenSeekIndex<'_>> {
+    /// Opens the index to decode a region of `file` with: the one that is kept, or an empty one if
+    /// it may be kept; otherwise `None`. The memory of `index` is used.
+    pub(crate) fn open<'a>(
+        &'a self,
+        file: &[u8],
+        header: &JpegHeader,
+        index: &'a mut SeekIndex,
+    ) -> Option<OpenSeekIndex<'a>> {
         let records = self.records && self.store.bytes() < self.limit;
         if !records && self.store.bytes() == 0 {
             return None;
         }
         // Files that cannot have an index are not hashed.
-        let empty = SeekIndex::new(header)?;
+        if !index.reset(header) {
+            return None;
+        }
         let mut digest = FileDigest::default();
         digest.copy_from_slice(&blake3::hash(file).as_bytes()[..16]);
-        let kept = self.store.shard(&digest).get(&digest).cloned();
-        let kept = kept.and_then(|kept| SeekIndex::from_bytes(header, &kept).ok());
-        let known = kept.as_ref().map_or(0, SeekIndex::points);
+        let load = |kept: &Box<[u8]>| index.load(header, kept).is_ok();
+        let is_kept = self.store.shard(&digest).get(&digest).is_some_and(load);
+        if !is_kept && !(records && index.reset(header)) {
+            return None;
+        }
         Some(OpenSeekIndex {
             access: self,
             digest,
-            known,
-            index: kept.or_else(|| records.then_some(empty))?,
+            known: index.points(),
+            index,
         })
     }
 }
@@ -123,7 +132,7 @@ pub(crate) struct OpenSeekIndex<'a> {
     digest: FileDigest,
     /// Number of points that are kept.
     known: usize,
-    pub(crate) index: SeekIndex,
+    pub(crate) index: &'a mut SeekIndex,
 }
 
 impl OpenSeekIndex<'_> {

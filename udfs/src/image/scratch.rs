@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use forebay_jpeg::RegionDecoder;
+use forebay_jpeg::{RegionDecoder, SeekIndex};
 
 use super::kernel::color::grayscale;
 use super::kernel::convert::repeat_channel;
@@ -45,11 +45,18 @@ pub(crate) struct Window {
 
 /// A JPEG decoder with the instructions of this process.
 #[derive(Debug)]
-pub(crate) struct JpegTool(pub(crate) RegionDecoder);
+pub(crate) struct JpegTool {
+    pub(crate) decoder: RegionDecoder,
+    /// The index of the file that is decoded.
+    pub(crate) index: SeekIndex,
+}
 
 impl Default for JpegTool {
     fn default() -> Self {
-        Self(RegionDecoder::new(Simd::current().jpeg_instructions()))
+        Self {
+            decoder: RegionDecoder::new(Simd::current().jpeg_instructions()),
+            index: SeekIndex::default(),
+        }
     }
 }
 
@@ -57,7 +64,11 @@ impl Scratch {
     /// Allocated size, in bytes, of the image buffers.
     pub(crate) fn bytes(&self) -> usize {
         let floats = self.front.f32s.capacity() + self.back.f32s.capacity() + self.lines.capacity();
-        self.front.u8s.capacity() + self.back.u8s.capacity() + 4 * floats + self.jpeg.0.bytes()
+        self.front.u8s.capacity()
+            + self.back.u8s.capacity()
+            + 4 * floats
+            + self.jpeg.decoder.bytes()
+            + self.jpeg.index.memory()
     }
 
     /// Returns the place of `front` in its image, and forgets it.

@@ -6,7 +6,7 @@ use image::metadata::Orientation;
 use super::decoder::{DecodeRequest, Decoder, EncodedHeader, check_size, rgb};
 use crate::image::call::Rectangle;
 use crate::image::pixels::PixelShape;
-use crate::image::scratch::{Scratch, Window};
+use crate::image::scratch::{JpegTool, Scratch, Window};
 use crate::image::values::Mode;
 
 /// The JPEG decoder.
@@ -65,9 +65,9 @@ impl Decoder for Jpeg {
         });
         // An index saves nothing if the whole image is decoded.
         let indexes = request.indexes.filter(|_| scratch.window.is_some());
-        let mut open = indexes.and_then(|indexes| indexes.open(bytes, &header));
-        let index = open.as_mut().map(|open| &mut open.index);
-        let decoder = &mut scratch.jpeg.0;
+        let JpegTool { decoder, index } = &mut scratch.jpeg;
+        let mut open = indexes.and_then(|indexes| indexes.open(bytes, &header, index));
+        let index = open.as_mut().map(|open| &mut *open.index);
         let decoded = decoder.decode(bytes, &header, region, format, index, &mut target.u8s);
         let decoded = decoded.map_err(|e| e.to_string())?;
         if let Some(open) = open {
