@@ -83,7 +83,7 @@ fn processes_yield_the_stream_of_one_process() {
     let at = scheduler.address.as_str();
     let mixed = [
         ("scalar", "127.0.0.3:0", "1", "200MiB"),
-        ("sse4", "127.0.0.7:0", "2", "300MiB"),
+        ("auto", "127.0.0.7:0", "2", "300MiB"),
         ("avx2", "127.0.0.8:0", "3", "150MiB"),
     ];
     let mixed = mixed.map(|(simd, listen, threads, memory)| {

@@ -69,6 +69,7 @@ impl Scratch {
             + 4 * floats
             + self.jpeg.decoder.bytes()
             + self.jpeg.index.memory()
+            + self.resizer.bytes()
     }
 
     /// Returns the place of `front` in its image, and forgets it.
@@ -133,8 +134,7 @@ impl Scratch {
             ..from
         };
         let target = &mut self.back;
-        self.resizer
-            .run(&mut self.front, from, size, filter, target)?;
+        self.resizer.run(&self.front, from, size, filter, target)?;
         self.swap();
         Ok(())
     }

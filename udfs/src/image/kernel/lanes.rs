@@ -4,11 +4,11 @@ use crate::simd::Simd;
 
 /// A set of vector instructions, which this machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lanes(pub(super) Width);
+pub(crate) struct Lanes(pub(in crate::image::kernel) Width);
 
 /// Instructions of a set, by the width of their registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Width {
+pub(in crate::image::kernel) enum Width {
     /// The instructions that every machine of the architecture has.
     Baseline,
     #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ impl Lanes {
     /// Returns the set of this process.
     pub(crate) fn current() -> Self {
         match Simd::current() {
-            Simd::Scalar | Simd::Sse4 => Self(Width::Baseline),
+            Simd::Scalar => Self(Width::Baseline),
             Simd::Avx2 => Self::wide(false),
             Simd::Auto => Self::wide(true),
         }

@@ -10,7 +10,6 @@ pub(crate) mod lanes;
 #[cfg(test)]
 mod naive;
 pub(crate) mod resize;
-mod resize_floats;
 pub(crate) mod rotate;
 pub(crate) mod tone;
 pub(crate) mod warp;

@@ -1,0 +1,203 @@
+//! Antialiased resizing of bytes, in fixed point with 32-bit sums: the results are those of `fast_image_resize` (and of
+//! Pillow, whose coefficients have more bits, up to one unit), with any instructions.
+
+use super::filter::FilterWeights;
+use super::part::Part;
+#[cfg(target_arch = "x86_64")]
+use super::rows_x86;
+use crate::image::kernel::lanes::{Lanes, kernel};
+
+/// Resizes the height: adds rows of `part`, each multiplied by its weight.
+pub(super) fn resize_height(
+    lanes: Lanes,
+    part: Part<'_, u8>,
+    out: &mut [u8],
+    weights: &FilterWeights,
+) {
+    let (windows, precision) = weights.fixed();
+    for (out, (first, weights)) in out.chunks_exact_mut(part.length).zip(windows) {
+        add_rows(lanes, part.from(first), out, weights, precision);
+    }
+}
+
+/// Number of neighbouring sums that are kept in registers while weights are added to them.
+const SUMS: usize = 64;
+
+kernel! {
+    /// Adds as many rows as there are weights.
+    fn add_rows(part: Part<'_, u8>, out: &mut [u8], weights: &[i16], precision: u32) {
+        let length = out.len();
+        let half = 1i32 << (precision - 1);
+        let mut from = 0;
+        while from + SUMS <= length {
+            add_chunk(part, from, weights, (half, precision), &mut out[from..]);
+            from += SUMS;
+        }
+        if from < length && length >= SUMS {
+            // The last sums are computed again with those before them.
+            let from = length - SUMS;
+            add_chunk(part, from, weights, (half, precision), &mut out[from..]);
+        } else {
+            for (x, out) in out.iter_mut().enumerate().skip(from) {
+                let products = weights.iter().enumerate();
+                let products = products.map(|(y, &w)| i32::from(part.row(y)[x]) * i32::from(w));
+                *out = clip(half + products.sum::<i32>(), precision);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn add_chunk(
+    part: Part<'_, u8>,
+    from: usize,
+    weights: &[i16],
+    (half, precision): (i32, u32),
+    out: &mut [u8],
+) {
+    let mut sums = [half; SUMS];
+    for (y, &weight) in weights.iter().enumerate() {
+        let row = part.row(y)[from..].iter().take(SUMS);
+        for (sum, value) in sums.iter_mut().zip(row) {
+            *sum += i32::from(*value) * i32::from(weight);
+        }
+    }
+    for (out, sum) in out.iter_mut().zip(sums) {
+        *out = clip(sum, precision);
+    }
+}
+
+/// Rounds a sum to a byte.
+#[inline(always)]
+fn clip(sum: i32, precision: u32) -> u8 {
+    (sum >> precision).clamp(0, 255) as u8
+}
+
+/// Buffers of [`resize_width`].
+#[derive(Debug, Default)]
+pub(super) struct RowBuffers {
+    /// Sixteen rows, turned into columns.
+    pub(super) source: Vec<[u8; 16]>,
+    pub(super) target: Vec<[u8; 16]>,
+}
+
+impl RowBuffers {
+    /// Number of bytes of the buffers.
+    pub(super) const fn bytes(&self) -> usize {
+        (self.source.capacity() + self.target.capacity()) * 16
+    }
+}
+
+/// Resizes the width: adds pixels of each row of `part`, which have so many channels, each multiplied by its weight.
+pub(super) fn resize_width(
+    lanes: Lanes,
+    part: Part<'_, u8>,
+    out: &mut [u8],
+    channels: usize,
+    weights: &FilterWeights,
+    buffers: &mut RowBuffers,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if rows_x86::resize_width(lanes, part, out, channels, weights, buffers) {
+        return;
+    }
+    let _ = (lanes, buffers);
+    let length = out.len() / part.count;
+    for (y, out) in out.chunks_exact_mut(length).enumerate() {
+        match channels {
+            1 => add_pixels::<1>(part.row(y), out, weights),
+            _ => add_pixels::<3>(part.row(y), out, weights),
+        }
+    }
+}
+
+fn add_pixels<const CHANNELS: usize>(row: &[u8], out: &mut [u8], weights: &FilterWeights) {
+    let (pixels, _) = row.as_chunks::<CHANNELS>();
+    let (out, _) = out.as_chunks_mut::<CHANNELS>();
+    let (windows, precision) = weights.fixed();
+    for (out, (first, weights)) in out.iter_mut().zip(windows) {
+        let mut sums = [1i32 << (precision - 1); CHANNELS];
+        for (pixel, &weight) in pixels[first..].iter().zip(weights) {
+            for (sum, value) in sums.iter_mut().zip(pixel) {
+                *sum += i32::from(*value) * i32::from(weight);
+            }
+        }
+        *out = sums.map(|sum| clip(sum, precision));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fast_image_resize::PixelTrait;
+    use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
+    use fast_image_resize::pixels::{U8, U8x3};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::image::kernel::geometry::Region;
+    use crate::image::kernel::resize::Resampler;
+    use crate::image::kernel::resize::tests::{FILTERS, library, noise};
+    use crate::image::pixels::Pixels;
+    use crate::image::values::Interpolation;
+    use crate::tensor::Dtype;
+
+    /// Resizes with the library, one direction after the other as [`Resampler::run`] does.
+    fn expected<P: PixelTrait>(
+        source: &Pixels,
+        from: Region,
+        (height, width): (usize, usize),
+        filter: Interpolation,
+        pixel: impl Fn(&[u8]) -> P,
+    ) -> Vec<P> {
+        let (rows, columns) = (source.shape.height as u32, source.shape.width as u32);
+        let pixels: Vec<P> = { source.u8s.chunks_exact(source.shape.channels) }
+            .map(pixel)
+            .collect();
+        let whole = TypedImageRef::new(columns, rows, &pixels).unwrap();
+        let (top, left) = (from.top as u32, from.left as u32);
+        let (h, w) = (from.height as u32, from.width as u32);
+        let part = TypedCroppedImage::from_ref(&whole, left, top, w, h).unwrap();
+        let (height, width) = (height as u32, width as u32);
+        let between = if filter == Interpolation::Bilinear {
+            (w, height)
+        } else {
+            (width, h)
+        };
+        let mut between = TypedImage::<P>::new(between.0, between.1);
+        let (mut resizer, options) = library(filter);
+        resizer.resize_typed(&part, &mut between, &options).unwrap();
+        let mut image = TypedImage::<P>::new(width, height);
+        resizer
+            .resize_typed(&between, &mut image, &options)
+            .unwrap();
+        image.pixels().to_vec()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn every_byte_is_that_of_the_library(
+            (rows, columns) in (1usize..60, 1usize..90),
+            (top, left) in (0usize..5, 0usize..5),
+            size in (1usize..70, 1usize..90),
+            channels in prop::sample::select(&[1, 3][..]),
+            filter in prop::sample::select(&FILTERS[..]),
+        ) {
+            let source = noise(rows + top + 2, columns + left + 3, channels, Dtype::U8);
+            let from = Region { top, left, height: rows, width: columns };
+            let expected: Vec<u8> = if channels == 1 {
+                let pixels = expected(&source, from, size, filter, |c| U8::new(c[0]));
+                pixels.iter().map(|p| p.0).collect()
+            } else {
+                let pixel = |c: &[u8]| U8x3::new([c[0], c[1], c[2]]);
+                let pixels = expected(&source, from, size, filter, pixel);
+                pixels.iter().flat_map(|p| p.0).collect()
+            };
+            for lanes in Lanes::all() {
+                let mut target = Pixels::default();
+                Resampler::new(lanes).run(&source, from, size, filter, &mut target).unwrap();
+                prop_assert_eq!(&target.u8s, &expected, "{:?}", lanes);
+            }
+        }
+    }
+}
