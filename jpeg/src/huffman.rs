@@ -349,3 +349,58 @@ pub(crate) fn extend(bits: u64, size: u32) -> i16 {
     };
     value as i16
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookups(table: &HuffmanTable) -> Vec<(PairParts, PairParts, (u8, u8))> {
+        let parts = |e: &PairEntry| {
+            (
+                e.first,
+                e.second,
+                [e.first_gap, e.second_gap, e.bits, e.first_bits],
+            )
+        };
+        {
+            table
+                .pairs
+                .iter()
+                .zip(table.singles.iter())
+                .zip(table.skips.iter())
+        }
+        .map(|((pair, single), skip)| (parts(pair), parts(single), (skip.gap, skip.bits)))
+        .collect()
+    }
+
+    type PairParts = (i16, i16, [u8; 4]);
+
+    #[test]
+    fn a_table_that_is_set_again_is_as_a_new_one() {
+        let spec = |class, index| HuffmanSpec::standard(class, index).unwrap();
+        let mut table = HuffmanTable::new(&spec(Class::Ac, 0), Class::Ac).unwrap();
+        for (class, index) in [
+            (Class::Dc, 0),
+            (Class::Ac, 1),
+            (Class::Dc, 1),
+            (Class::Ac, 0),
+        ] {
+            let spec = spec(class, index);
+            table.set(&spec, class).unwrap();
+            assert!(table.is_of(&spec, class));
+            if class == Class::Ac {
+                let new = HuffmanTable::new(&spec, class).unwrap();
+                assert!(lookups(&table) == lookups(&new), "{class:?} {index}");
+            }
+        }
+        // Three codes of one bit do not exist.
+        let broken = HuffmanSpec {
+            counts: [3; 16],
+            symbols: [0; 256],
+        };
+        let before = lookups(&table);
+        table.set(&broken, Class::Ac).unwrap_err();
+        assert!(lookups(&table) == before);
+        assert!(table.is_of(&spec(Class::Ac, 0), Class::Ac));
+    }
+}

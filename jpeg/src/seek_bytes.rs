@@ -55,7 +55,7 @@ impl SeekIndex {
         Ok(index)
     }
 
-    /// Becomes the index that [`from_bytes`](Self::from_bytes) reads, and reuses its memory.
+    /// Replaces this index by the one that [`from_bytes`](Self::from_bytes) returns, in the memory that it has.
     ///
     /// # Errors
     ///

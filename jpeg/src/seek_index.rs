@@ -48,6 +48,8 @@ pub(crate) struct SeekPoint {
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The default index fits no file; [`reset`](Self::reset) or [`load`](Self::load) makes it that of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeekIndex {
     /// Number of components of the scan.
@@ -72,8 +74,8 @@ impl SeekIndex {
         index.reset(header).then_some(index)
     }
 
-    /// Becomes the index that [`new`](Self::new) creates, and keeps its memory. Returns false for a
-    /// file that can have none; the index fits no file then.
+    /// Replaces this index by the one that [`new`](Self::new) creates, in the memory that it has. Returns false for
+    /// a file that can have none; the index fits no file then.
     pub fn reset(&mut self, header: &JpegHeader) -> bool {
         let scan = header.only_scan();
         let (across, down) = scan.unwrap_or_default();

@@ -8,6 +8,7 @@ the mask of padding rows, and the loss.
 
 import faulthandler
 import json
+import multiprocessing.util
 import os
 import sys
 from pathlib import Path
@@ -201,6 +202,8 @@ def main():
     # Gloo's threads outlive the process group once DDP has used it, and an end of the interpreter beside them has been
     # seen to abort the process, so the interpreter is not ended. (`test_process.py` ends processes that use Forebay.)
     sys.stdout.flush()
+    # Loader workers end.
+    multiprocessing.util._exit_function()
     os._exit(0)
 
 

@@ -23,7 +23,7 @@ type FileDigest = [u8; 16];
 /// The seek indexes that a process keeps, by the content of their files.
 #[derive(Debug)]
 pub struct SeekIndexStore {
-    shards: [Mutex<HashMap<FileDigest, Box<[u8]>>>; SHARDS],
+    shards: [Mutex<HashMap<FileDigest, Arc<[u8]>>>; SHARDS],
     bytes: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ impl SeekIndexStore {
     }
 
     /// Locks the part of the store that a file belongs to.
-    fn shard(&self, digest: &FileDigest) -> MutexGuard<'_, HashMap<FileDigest, Box<[u8]>>> {
+    fn shard(&self, digest: &FileDigest) -> MutexGuard<'_, HashMap<FileDigest, Arc<[u8]>>> {
         let shard = self.shards[digest[0] as usize % SHARDS].lock();
         shard.unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,7 +53,7 @@ impl SeekIndexStore {
     ///
     /// Epochs read all files again in another order, so an index that is kept for good serves them
     /// better than one that replaces another.
-    fn keep(&self, digest: FileDigest, index: Box<[u8]>, limit: u64) {
+    fn keep(&self, digest: FileDigest, index: Arc<[u8]>, limit: u64) {
         let mut shard = self.shard(&digest);
         let known = shard.get(&digest).map_or(0, |known| known.len());
         // Points are only appended, so the longer index of a file has all points of the shorter one.
@@ -111,8 +111,8 @@ impl SeekIndexAccess {
         }
         let mut digest = FileDigest::default();
         digest.copy_from_slice(&blake3::hash(file).as_bytes()[..16]);
-        let load = |kept: &Box<[u8]>| index.load(header, kept).is_ok();
-        let is_kept = self.store.shard(&digest).get(&digest).is_some_and(load);
+        let kept = self.store.shard(&digest).get(&digest).cloned();
+        let is_kept = kept.is_some_and(|kept| index.load(header, &kept).is_ok());
         if !is_kept && !(records && index.reset(header)) {
             return None;
         }
@@ -140,7 +140,7 @@ impl OpenSeekIndex<'_> {
     pub(crate) fn close(self) {
         let access = self.access;
         if access.records && self.index.points() > self.known {
-            let bytes = self.index.to_bytes().into_boxed_slice();
+            let bytes = self.index.to_bytes().into();
             access.store.keep(self.digest, bytes, access.limit);
         }
     }
@@ -150,8 +150,8 @@ impl OpenSeekIndex<'_> {
 mod tests {
     use super::*;
 
-    fn index(bytes: usize) -> Box<[u8]> {
-        vec![0; bytes].into_boxed_slice()
+    fn index(bytes: usize) -> Arc<[u8]> {
+        vec![0; bytes].into()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Decoding and augmenting an image allocates no memory in the steady state: buffers stay from image to image.
+//! Decoding and augmenting a baseline JPEG allocates no memory in the steady state: buffers stay from image to image.
 //!
 //! The only test of this binary, since the allocations of all threads are counted.
 

@@ -71,6 +71,8 @@ impl SegmentRequest {
             let values = match stages(&segment.windows, scan) {
                 None if reader.reads[scan].projection.is_empty() => Values::NotRead,
                 None => fetch(context, scan, &places).await?,
+                // All splits of a window are staged but those whose rows are cached.
+                Some(_) if reader.cached_below(scan).is_none() => Values::Staged,
                 Some(staged) => {
                     let mut splits: Vec<u32> = places.iter().map(|place| place.row.split).collect();
                     splits.dedup();

@@ -89,6 +89,9 @@ pub(super) fn stages(windows: &[Arc<Window>], scan: usize) -> Option<Vec<&Staged
         .collect()
 }
 
+/// Number of splits that [`gather`] remembers: all of a window, in most cases.
+const REMEMBERED: usize = 256;
+
 /// Reads the rows at `places` from `stages`. Returns the columns and locations of the rows, without
 /// the rows that pruning removed.
 pub(crate) fn gather(
@@ -96,22 +99,22 @@ pub(crate) fn gather(
     mut places: Vec<RowLocation>,
 ) -> Result<(Vec<ArrayRef>, Vec<RowLocation>)> {
     let mut indices: Vec<Vec<u64>> = vec![Vec::new(); stages.len()];
+    if let [only] = &mut *indices {
+        only.reserve_exact(places.len());
+    }
     // The window and the index in its rows of each kept row; not needed with one window.
     let mut picks = Vec::new();
     let mut kept = 0;
-    let mut last: Option<(&StagedSplit, usize)> = None;
+    // A search for each row would take as long as reading the row, so splits that were found are remembered.
+    let mut found: [Option<(&StagedSplit, usize)>; REMEMBERED] = [None; REMEMBERED];
     for at in 0..places.len() {
         let place = places[at];
-        let search = || {
-            let mut found = stages.iter().zip(0..);
-            found.find_map(|(staged, nth)| Some((staged.find(place.row.split)?, nth)))
-        };
-        // Without a shuffle, consecutive rows mostly belong to the same split, so the split of the
-        // previous row is tried first.
-        last = last
-            .filter(|(of, _)| of.split == place.row.split)
-            .or_else(search);
-        let Some((split, nth)) = last else {
+        let known = &mut found[place.row.split as usize % REMEMBERED];
+        if known.is_none_or(|(of, _)| of.split != place.row.split) {
+            let mut each = stages.iter().zip(0..);
+            *known = each.find_map(|(staged, nth)| Some((staged.find(place.row.split)?, nth)));
+        }
+        let Some((split, nth)) = *known else {
             return internal_err!("split {} was not staged", place.row.split);
         };
         if let Some(index) = split.index(place.row.offset) {

@@ -1,6 +1,7 @@
 //! The row stage, which holds the rows of a window and returns them in any order.
 
 mod error;
+mod ranges;
 mod space;
 mod spill;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 
 use crate::record_batch::record_batch;
 pub use error::SpillError;
+use ranges::RowRanges;
 pub(crate) use space::SpillSpace;
 use spill::Spill;
 
@@ -35,10 +37,8 @@ pub(crate) struct RowStage {
     reservation: MemoryReservation,
     space: Arc<SpillSpace>,
     batches: Vec<RecordBatch>,
-    /// Number of the first row of each batch in `batches`.
-    starts: Vec<u64>,
-    /// Number of rows in `batches`. The numbers of spilled rows begin here.
-    in_memory: u64,
+    /// The rows of each batch in `batches`. The numbers of spilled rows begin at their end.
+    ranges: RowRanges,
     spill: Option<Spill>,
 }
 
@@ -58,15 +58,14 @@ impl RowStage {
             reservation,
             space,
             batches: Vec::new(),
-            starts: Vec::new(),
-            in_memory: 0,
+            ranges: RowRanges::default(),
             spill: None,
         }
     }
 
     /// Returns the number of rows pushed so far.
     pub(crate) fn rows(&self) -> u64 {
-        self.in_memory + self.spilled_rows()
+        self.ranges.end() + self.spilled_rows()
     }
 
     /// Returns the number of rows in the temporary file.
@@ -102,8 +101,7 @@ impl RowStage {
                 let batch = compacted(batch)?;
                 let bytes = batch.get_array_memory_size();
                 if self.reservation.try_grow(bytes).is_ok() {
-                    self.starts.push(self.in_memory);
-                    self.in_memory += batch.num_rows() as u64;
+                    self.ranges.push(batch.num_rows() as u64);
                     self.batches.push(self.with_own_schema(&batch)?);
                     return Ok(());
                 }
@@ -140,10 +138,11 @@ impl RowStage {
             let schema = Arc::clone(&self.schema);
             return Ok(record_batch(schema, Vec::new(), indices.len())?);
         }
+        let in_memory = self.ranges.end();
         let spilled: Vec<u64> = indices
             .iter()
-            .filter(|&&index| index >= self.in_memory)
-            .map(|index| index - self.in_memory)
+            .filter(|&&index| index >= in_memory)
+            .map(|index| index - in_memory)
             .collect();
         let spilled = match &self.spill {
             Some(spill) if !spilled.is_empty() => Some(spill.gather(&spilled)?),
@@ -160,12 +159,11 @@ impl RowStage {
         let places: Vec<(usize, usize)> = indices
             .iter()
             .map(|&index| {
-                if index >= self.in_memory {
+                if index >= in_memory {
                     next_spilled += 1;
                     (self.batches.len(), next_spilled - 1)
                 } else {
-                    let batch = self.starts.partition_point(|&start| start <= index) - 1;
-                    (batch, (index - self.starts[batch]) as usize)
+                    self.ranges.find(index)
                 }
             })
             .collect();

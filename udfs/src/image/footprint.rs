@@ -2,6 +2,7 @@
 //! on it.
 
 use super::codec::EncodedHeader;
+use super::kernel::resize::weight_bytes;
 use super::op::{Buffers, ImageOp};
 use super::pixels::MAX_PIXELS;
 use crate::tensor::TensorType;
@@ -64,7 +65,7 @@ impl Footprint {
             back[place] = back[place].max(bytes(image));
             (front, back) = (back, front);
             if op.buffers() == Buffers::Resize {
-                between = between.max(resized_in_width(before, image));
+                between = between.max(resizing(before, image));
             }
         }
         let result = pixels(image)
@@ -106,12 +107,17 @@ fn turned(image: TensorType) -> Option<(usize, usize)> {
     Some((side, side.div_ceil(2)))
 }
 
-/// Size, in bytes, of the image between the two passes of a resize, which is resized in width only.
-fn resized_in_width(before: TensorType, after: TensorType) -> u64 {
-    match (before.shape, after.shape) {
-        (Some((height, _)), Some((_, width))) => bytes(after.of_shape(Some((height, width)))),
-        _ => 0,
-    }
+/// Number of bytes of the buffers of a resize: the image between the two passes, in whichever order they are, and the
+/// weights of one direction.
+fn resizing(before: TensorType, after: TensorType) -> u64 {
+    let (Some(from), Some(to)) = (before.shape, after.shape) else {
+        return 0;
+    };
+    let between = |size| bytes(after.of_shape(Some(size)));
+    let weights = weight_bytes(from.0, to.0).max(weight_bytes(from.1, to.1));
+    between((from.0, to.1))
+        .max(between((to.0, from.1)))
+        .saturating_add(weights)
 }
 
 #[cfg(test)]

@@ -142,9 +142,9 @@ impl Scratch {
 
 /// Maximum size, in bytes, of the buffers that a thread keeps for reuse. Larger buffers are freed:
 /// otherwise each thread would in the end hold buffers for the largest image that it has processed.
-/// 4 MiB hold a photo of a megapixel; a larger image takes so long to decode that allocating its
-/// buffers is negligible.
-const KEPT_BYTES: usize = 4 << 20;
+/// 6 MiB hold those of a photo of a megapixel that is decoded and resized; a larger image takes so long to decode that
+/// allocating its buffers is negligible.
+const KEPT_BYTES: usize = 6 << 20;
 
 thread_local! {
     static SPARE: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };

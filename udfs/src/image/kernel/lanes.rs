@@ -4,11 +4,11 @@ use crate::simd::Simd;
 
 /// A set of vector instructions, which this machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lanes(pub(in crate::image::kernel) Width);
+pub(crate) struct Lanes(pub(super) Width);
 
 /// Instructions of a set, by the width of their registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::image::kernel) enum Width {
+pub(super) enum Width {
     /// The instructions that every machine of the architecture has.
     Baseline,
     #[cfg(target_arch = "x86_64")]

@@ -5,11 +5,11 @@
 use crate::image::kernel::lanes::{Lanes, kernel};
 use crate::image::values::Interpolation;
 
-/// A filter.
+/// A weighting of source pixels by their distance from the centre.
 trait Filter {
-    /// Distance from the centre at which the function becomes zero.
+    /// Distance at which the weight becomes zero.
     const SUPPORT: f64;
-    /// The function.
+    /// Returns the weight at a distance.
     fn at(x: f64) -> f64;
 }
 
@@ -48,7 +48,7 @@ impl Filter for CatmullRom {
 
 /// The Lanczos filter with three lobes. It calls `libm`'s sine, because the system's sine differs
 /// between machines.
-pub(super) struct Lanczos3;
+struct Lanczos3;
 
 impl Filter for Lanczos3 {
     const SUPPORT: f64 = 3.0;
@@ -74,6 +74,12 @@ pub(super) fn lanczos3(x: f64) -> f64 {
     }
 }
 
+/// Upper bound on the number of weights that resize `from` pixels to `to` pixels, with any filter.
+pub(super) const fn most_weights(from: usize, to: usize) -> u64 {
+    // An output pixel has a weight for each source pixel that is nearer than three pixels of the larger image.
+    6 * from as u64 + 9 * to as u64
+}
+
 /// The consecutive source pixels of which an output pixel is the weighted sum.
 #[derive(Debug, Clone, Copy)]
 struct Span {
@@ -94,8 +100,7 @@ pub(super) struct FilterWeights {
 }
 
 impl FilterWeights {
-    /// Computes the weights that resize `from` pixels to `to` pixels. `Nearest`, which has no weights, counts as
-    /// `Bilinear`.
+    /// Computes the weights that resize `from` pixels to `to` pixels. `Nearest`, which has none, counts as `Bilinear`.
     pub(super) fn set(&mut self, lanes: Lanes, from: usize, to: usize, filter: Interpolation) {
         self.spans.clear();
         self.values.clear();
@@ -119,12 +124,12 @@ impl FilterWeights {
         round(lanes, &self.values, scale, &mut self.fixed);
     }
 
-    /// Returns the first source pixel of each output pixel, and the weights from it on.
+    /// Returns the first source pixel of each output pixel, and the weights of the pixels from there on.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[f64])> {
         windows(&self.spans, &self.values)
     }
 
-    /// Returns the weights in fixed point, and the number of bits after the point.
+    /// Returns the same in fixed point, and the number of bits after the point.
     pub(super) fn fixed(&self) -> (impl Iterator<Item = (usize, &[i16])>, u32) {
         (windows(&self.spans, &self.fixed), self.precision)
     }
@@ -137,8 +142,8 @@ impl FilterWeights {
     }
 }
 
-/// Largest number of bits after the point: a sum of bytes has 8 bits before it, a sign, and a bit for filters that
-/// overshoot.
+/// Largest number of bits after the point, as in the library: a sum of bytes has 8 bits before it, a sign, and a bit for
+/// filters that overshoot.
 const MAX_PRECISION: u32 = 21;
 
 fn windows<'a, T>(spans: &'a [Span], values: &'a [T]) -> impl Iterator<Item = (usize, &'a [T])> {
@@ -157,6 +162,8 @@ kernel! {
         let filter_scale = scale.max(1.0);
         let (radius, shrink) = (F::SUPPORT * filter_scale, 1.0 / filter_scale);
         let FilterWeights { spans, values, .. } = weights;
+        spans.reserve(to);
+        values.reserve(to * (2 * radius.ceil() as usize + 1));
         for place in 0..to {
             let centre = (place as f64 + 0.5) * scale;
             let begin = (centre - radius).floor().max(0.0) as usize;

@@ -19,7 +19,7 @@ pub(super) fn resize_height(
     }
 }
 
-/// Resizes the width: adds pixels of each row of `part`, which have so many channels, each multiplied by its weight.
+/// Resizes the width: adds the pixels of each row of `part`, each multiplied by its weight. Pixels have 1 or 3 channels.
 /// `line` is scratch.
 pub(super) fn resize_width(
     lanes: Lanes,

@@ -13,8 +13,8 @@ pub(super) struct Part<'a, T> {
 }
 
 impl<'a, T> Part<'a, T> {
-    /// Creates the part of `count` rows of `length` samples, of which the first begins at `start`. `stride` samples
-    /// are from a row to the next.
+    /// Creates the part of `count` rows of `length` samples, of which the first begins at `start`. Consecutive rows
+    /// begin `stride` samples apart.
     pub(super) fn new(
         samples: &'a [T],
         start: usize,

@@ -31,9 +31,16 @@ pub(super) fn resize_width(
     buffers: &mut RowBuffers,
 ) -> bool {
     let length = out.len() / part.count;
-    if part.count < ROWS || part.length < BLOCK || length < BLOCK || lanes.0 == Width::Baseline {
+    if part.count < ROWS || part.length < BLOCK || length < BLOCK {
         return false;
     }
+    let add: unsafe fn(&FilterWeights, &mut RowBuffers) = match (lanes.0, channels) {
+        (Width::Baseline, _) => return false,
+        (Width::Avx2, 1) => add_avx2::<1>,
+        (Width::Avx2, _) => add_avx2::<3>,
+        (Width::Avx512, 1) => add_avx512::<1>,
+        (Width::Avx512, _) => add_avx512::<3>,
+    };
     buffers.source.resize(part.length, [0; ROWS]);
     buffers.target.resize(length, [0; ROWS]);
     let mut y = 0;
@@ -41,40 +48,23 @@ pub(super) fn resize_width(
         // The last rows are resized again with those before them.
         y = y.min(part.count - ROWS);
         let (rows, out) = (part.from(y), &mut out[y * length..(y + ROWS) * length]);
-        // SAFETY: lanes other than the baseline have AVX2.
-        unsafe { turn_rows(rows, &mut buffers.source) };
-        match channels {
-            1 => add::<1>(lanes, weights, buffers),
-            _ => add::<3>(lanes, weights, buffers),
+        // SAFETY: lanes have instructions only of the machine that they were made on, all but the baseline have AVX2,
+        // and `add` was chosen by them.
+        unsafe {
+            turn_rows(rows, &mut buffers.source);
+            add(weights, buffers);
+            turn_columns(&buffers.target, out);
         }
-        // SAFETY: as above.
-        unsafe { turn_columns(&buffers.target, out) };
         y += ROWS;
     }
     true
 }
 
 /// Computes the target's columns.
-fn add<const CHANNELS: usize>(lanes: Lanes, weights: &FilterWeights, buffers: &mut RowBuffers) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn add_avx512<const CHANNELS: usize>(weights: &FilterWeights, buffers: &mut RowBuffers) {
     let (source, _) = buffers.source.as_chunks::<CHANNELS>();
     let (target, _) = buffers.target.as_chunks_mut::<CHANNELS>();
-    match lanes.0 {
-        // SAFETY: lanes have instructions only of the machine that they were made on.
-        Width::Avx512 => unsafe { add_avx512(source, target, weights) },
-        // SAFETY: as above; the caller has left out the baseline.
-        Width::Avx2 | Width::Baseline => unsafe { add_avx2(source, target, weights) },
-    }
-}
-
-/// The rows of one sample of each channel.
-type PixelColumns<const CHANNELS: usize> = [[u8; ROWS]; CHANNELS];
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn add_avx512<const CHANNELS: usize>(
-    source: &[PixelColumns<CHANNELS>],
-    target: &mut [PixelColumns<CHANNELS>],
-    weights: &FilterWeights,
-) {
     let (windows, precision) = weights.fixed();
     let half = _mm512_set1_epi32(1 << (precision - 1));
     let shift = _mm_cvtsi32_si128(precision as i32);
@@ -95,12 +85,11 @@ fn add_avx512<const CHANNELS: usize>(
     }
 }
 
+/// Computes the target's columns.
 #[target_feature(enable = "avx2")]
-fn add_avx2<const CHANNELS: usize>(
-    source: &[PixelColumns<CHANNELS>],
-    target: &mut [PixelColumns<CHANNELS>],
-    weights: &FilterWeights,
-) {
+fn add_avx2<const CHANNELS: usize>(weights: &FilterWeights, buffers: &mut RowBuffers) {
+    let (source, _) = buffers.source.as_chunks::<CHANNELS>();
+    let (target, _) = buffers.target.as_chunks_mut::<CHANNELS>();
     let (windows, precision) = weights.fixed();
     let half = _mm256_set1_epi32(1 << (precision - 1));
     let shift = _mm_cvtsi32_si128(precision as i32);
@@ -128,15 +117,40 @@ fn add_avx2<const CHANNELS: usize>(
     }
 }
 
+/// Calls a closure with 0 to 15, and returns the results. (`array::from_fn` is compiled without the instructions of its
+/// caller.)
+macro_rules! all {
+    ($of:ident) => {
+        [
+            $of(0),
+            $of(1),
+            $of(2),
+            $of(3),
+            $of(4),
+            $of(5),
+            $of(6),
+            $of(7),
+            $of(8),
+            $of(9),
+            $of(10),
+            $of(11),
+            $of(12),
+            $of(13),
+            $of(14),
+            $of(15),
+        ]
+    };
+}
+
 /// Turns sixteen rows into columns.
 #[target_feature(enable = "avx2")]
 fn turn_rows(rows: Part<'_, u8>, columns: &mut [[u8; ROWS]]) {
-    let rows: [&[u8]; ROWS] = std::array::from_fn(|y| rows.row(y));
     let mut x = 0;
     while x < columns.len() {
         // The last block is turned again with samples before it.
         x = x.min(columns.len() - BLOCK);
-        let block = turn(rows.map(|row| load_block(&row[x..])));
+        let row = |y: usize| load_block(&rows.row(y)[x..]);
+        let block = turn(all!(row));
         let (low, high) = columns[x..x + BLOCK].split_at_mut(BLOCK / 2);
         for ((block, low), high) in block.into_iter().zip(low).zip(high) {
             store(_mm256_castsi256_si128(block), low);
@@ -155,7 +169,7 @@ fn turn_columns(columns: &[[u8; ROWS]], rows: &mut [u8]) {
         x = x.min(length - BLOCK);
         let (low, high) = columns[x..x + BLOCK].split_at(BLOCK / 2);
         let pair = |i: usize| _mm256_set_m128i(load(&high[i]), load(&low[i]));
-        let block = turn(std::array::from_fn(pair));
+        let block = turn(all!(pair));
         for (row, block) in rows.chunks_exact_mut(length).zip(block) {
             store_block(block, &mut row[x..]);
         }
