@@ -32,13 +32,17 @@ kernel! {
         let half = 1i32 << (precision - 1);
         let mut from = 0;
         while from + SUMS <= length {
-            add_chunk(part, from, weights, (half, precision), &mut out[from..]);
+            if let Some(out) = out[from..].first_chunk_mut() {
+                add_chunk(part, from, weights, (half, precision), out);
+            }
             from += SUMS;
         }
         if from < length && length >= SUMS {
             // The last sums are computed again with those before them.
             let from = length - SUMS;
-            add_chunk(part, from, weights, (half, precision), &mut out[from..]);
+            if let Some(out) = out[from..].first_chunk_mut() {
+                add_chunk(part, from, weights, (half, precision), out);
+            }
         } else {
             for (x, out) in out.iter_mut().enumerate().skip(from) {
                 let products = weights.iter().enumerate();
@@ -55,11 +59,14 @@ fn add_chunk(
     from: usize,
     weights: &[i16],
     (half, precision): (i32, u32),
-    out: &mut [u8],
+    out: &mut [u8; SUMS],
 ) {
     let mut sums = [half; SUMS];
     for (y, &weight) in weights.iter().enumerate() {
-        let row = part.row(y)[from..].iter().take(SUMS);
+        // A row of a known length makes the loop one of whole vectors.
+        let Some(row) = part.row(y)[from..].first_chunk::<SUMS>() else {
+            return;
+        };
         for (sum, value) in sums.iter_mut().zip(row) {
             *sum += i32::from(*value) * i32::from(weight);
         }
