@@ -5,6 +5,7 @@
 
 use super::filter::FilterWeights;
 use super::part::Part;
+use super::row_buffers::RowBuffers;
 #[cfg(target_arch = "x86_64")]
 use super::rows_x86;
 use crate::image::kernel::lanes::{Lanes, kernel};
@@ -80,21 +81,6 @@ fn add_chunk(
 #[inline(always)]
 fn clip(sum: i32, precision: u32) -> u8 {
     (sum >> precision).clamp(0, 255) as u8
-}
-
-/// Buffers of [`resize_width`].
-#[derive(Debug, Default)]
-pub(super) struct RowBuffers {
-    /// Sixteen rows, turned into columns.
-    pub(super) source: Vec<[u8; 16]>,
-    pub(super) target: Vec<[u8; 16]>,
-}
-
-impl RowBuffers {
-    /// Number of bytes of the buffers.
-    pub(super) const fn bytes(&self) -> usize {
-        (self.source.capacity() + self.target.capacity()) * 16
-    }
 }
 
 /// Resizes the width: adds the pixels of each row of `part`, each multiplied by its weight. Pixels have 1 or 3 channels.

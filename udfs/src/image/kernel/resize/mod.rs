@@ -9,12 +9,13 @@ mod bytes;
 mod filter;
 mod floats;
 mod part;
+mod row_buffers;
 #[cfg(target_arch = "x86_64")]
 mod rows_x86;
 
-use bytes::RowBuffers;
 use filter::{FilterWeights, most_weights};
 use part::Part;
+use row_buffers::RowBuffers;
 
 /// Largest number of weights of one direction. Images with sides of a million pixels have fewer.
 const MAX_WEIGHTS: u64 = 1 << 24;

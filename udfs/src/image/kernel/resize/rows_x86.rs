@@ -9,9 +9,9 @@
 
 use std::arch::x86_64::*;
 
-use super::bytes::RowBuffers;
 use super::filter::FilterWeights;
 use super::part::Part;
+use super::row_buffers::RowBuffers;
 use crate::image::kernel::lanes::{Lanes, Width};
 
 /// Number of rows that are resized at a time.
@@ -20,8 +20,8 @@ const ROWS: usize = 16;
 /// Number of samples of a row that are turned at a time.
 const BLOCK: usize = 32;
 
-/// Resizes the width, as [`super::bytes::resize_width`] does. Returns false, with nothing done, without the
-/// instructions, and for images of fewer rows or shorter rows than are handled at a time.
+/// Resizes the width of bytes. Returns false, with nothing done, without the instructions, and for images of fewer rows or
+/// shorter rows than are handled at a time.
 pub(super) fn resize_width(
     lanes: Lanes,
     part: Part<'_, u8>,
