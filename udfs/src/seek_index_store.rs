@@ -113,10 +113,8 @@ impl SeekIndexAccess {
         digest.copy_from_slice(&blake3::hash(file).as_bytes()[..16]);
         let kept = self.store.shard(&digest).get(&digest).cloned();
         let is_kept = kept.is_some_and(|kept| index.load(header, &kept).is_ok());
-        if !is_kept && !(records && index.reset(header)) {
-            return None;
-        }
-        Some(OpenSeekIndex {
+        let is_open = is_kept || records && index.reset(header);
+        is_open.then(|| OpenSeekIndex {
             access: self,
             digest,
             known: index.points(),
