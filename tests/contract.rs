@@ -7,7 +7,8 @@ mod common;
 
 use std::fs::File;
 
-use arrow::array::Array;
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::Int64Type;
 use common::{batches, digest, keys, outcome, photos};
 use forebay::builder::{WindowSize, call, col, images, lit};
 use forebay::clauses::{OnError, Optimize};
@@ -465,6 +466,35 @@ async fn an_epoch_is_the_same_alone_and_after_others() {
             assert_eq!(digest(&of_run), digest(&alone), "epoch {epoch}");
             assert_eq!(keys(&of_run), keys(&alone));
         }
+    }
+}
+
+/// A window may have more splits than a segment remembers while it finds its rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_many_splits_keep_their_values() {
+    const ROWS: i64 = 1500;
+    let dir = tempfile::tempdir().unwrap();
+    common::parquet(&dir.path().join("t.parquet"), &common::table(ROWS), 2);
+    let session = Session::new();
+    for (filter, least) in [("", 0), ("WHERE d > 3", 4)] {
+        let sql = format!(
+            "CREATE OR REPLACE PIPELINE p AS SELECT id, d FROM parquet('{}') {filter}
+             SHUFFLE GLOBALLY SEED 5 BATCH 400",
+            dir.path().join("t.parquet").display()
+        );
+        session.execute(&sql).await.unwrap();
+        let mut ids = Vec::new();
+        for batch in batches(&session, "p", config()).await.unwrap() {
+            let column = |i: usize| batch.batch.column(i).as_primitive::<Int64Type>().clone();
+            for (id, d) in column(0).values().iter().zip(column(1).values()) {
+                assert_eq!(id % 13, *d);
+                ids.push(*id);
+            }
+        }
+        assert!(!ids.is_sorted());
+        ids.sort_unstable();
+        let expected: Vec<i64> = (0..ROWS).filter(|id| id % 13 >= least).collect();
+        assert_eq!(ids, expected);
     }
 }
 
