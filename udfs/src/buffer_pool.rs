@@ -143,7 +143,7 @@ pub fn take<E: Recycled>(len: usize) -> Vec<E> {
 }
 
 /// Asks the kernel for huge pages behind memory that was not written yet. A first epoch writes every column to fresh
-/// memory, and faulting it in by pages of 4 KiB takes a sixth of the time of a photo.
+/// memory, and faulting it in by pages of 4 KiB takes about a seventh of the time of a photo.
 fn prefer_huge_pages<E>(memory: &[E]) {
     #[cfg(target_os = "linux")]
     {
