@@ -123,50 +123,16 @@ fn add_pixels<const CHANNELS: usize>(row: &[u8], out: &mut [u8], weights: &Filte
 
 #[cfg(test)]
 mod tests {
-    use fast_image_resize::PixelTrait;
-    use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
     use fast_image_resize::pixels::{U8, U8x3};
     use proptest::prelude::*;
 
     use super::*;
     use crate::image::kernel::geometry::Region;
     use crate::image::kernel::resize::Resampler;
-    use crate::image::kernel::resize::tests::{FILTERS, library, noise};
+    use crate::image::kernel::resize::tests::{FILTERS, library_resize, noise};
     use crate::image::pixels::Pixels;
     use crate::image::values::Interpolation;
     use crate::tensor::Dtype;
-
-    /// Resizes with the library, one direction after the other as [`Resampler::run`] does.
-    fn expected<P: PixelTrait>(
-        source: &Pixels,
-        from: Region,
-        (height, width): (usize, usize),
-        filter: Interpolation,
-        pixel: impl Fn(&[u8]) -> P,
-    ) -> Vec<P> {
-        let (rows, columns) = (source.shape.height as u32, source.shape.width as u32);
-        let pixels: Vec<P> = { source.u8s.chunks_exact(source.shape.channels) }
-            .map(pixel)
-            .collect();
-        let whole = TypedImageRef::new(columns, rows, &pixels).unwrap();
-        let (top, left) = (from.top as u32, from.left as u32);
-        let (h, w) = (from.height as u32, from.width as u32);
-        let part = TypedCroppedImage::from_ref(&whole, left, top, w, h).unwrap();
-        let (height, width) = (height as u32, width as u32);
-        let between = if filter == Interpolation::Bilinear {
-            (w, height)
-        } else {
-            (width, h)
-        };
-        let mut between = TypedImage::<P>::new(between.0, between.1);
-        let (mut resizer, options) = library(filter);
-        resizer.resize_typed(&part, &mut between, &options).unwrap();
-        let mut image = TypedImage::<P>::new(width, height);
-        resizer
-            .resize_typed(&between, &mut image, &options)
-            .unwrap();
-        image.pixels().to_vec()
-    }
 
     /// Resizes with each set of instructions and with the library, and compares the bytes. The resamplers keep their
     /// buffers from call to call.
@@ -177,13 +143,22 @@ mod tests {
         size: (usize, usize),
         filter: Interpolation,
     ) {
-        let expected: Vec<u8> = if source.shape.channels == 1 {
-            let pixels = expected(source, from, size, filter, |c| U8::new(c[0]));
-            pixels.iter().map(|p| p.0).collect()
+        // One direction after the other, as `Resampler::run` does.
+        let sizes = if filter == Interpolation::Bilinear {
+            [(size.0, from.width), size]
         } else {
-            let pixel = |c: &[u8]| U8x3::new([c[0], c[1], c[2]]);
-            let pixels = expected(source, from, size, filter, pixel);
-            pixels.iter().flat_map(|p| p.0).collect()
+            [(from.height, size.1), size]
+        };
+        let shape = source.shape;
+        let expected: Vec<u8> = if shape.channels == 1 {
+            let pixels: Vec<U8> = source.u8s.iter().map(|&v| U8::new(v)).collect();
+            let resized = library_resize(&pixels, shape, from, &sizes, filter);
+            resized.iter().map(|p| p.0).collect()
+        } else {
+            let pixels = source.u8s.as_chunks::<3>().0.iter();
+            let pixels: Vec<U8x3> = pixels.map(|&p| U8x3::new(p)).collect();
+            let resized = library_resize(&pixels, shape, from, &sizes, filter);
+            resized.iter().flat_map(|p| p.0).collect()
         };
         for resampler in resamplers {
             let mut target = Pixels::default();

@@ -103,38 +103,14 @@ kernel! {
 
 #[cfg(test)]
 mod tests {
-    use fast_image_resize::PixelTrait;
-    use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
     use fast_image_resize::pixels::{F32, F32x3};
 
     use super::*;
     use crate::image::kernel::geometry::Region;
     use crate::image::kernel::resize::Resampler;
-    use crate::image::kernel::resize::tests::{FILTERS, library, noise};
+    use crate::image::kernel::resize::tests::{FILTERS, library_resize, noise};
     use crate::image::pixels::Pixels;
-    use crate::image::values::Interpolation;
     use crate::tensor::Dtype;
-
-    /// Returns the library's result.
-    fn expected<P: PixelTrait>(
-        source: &Pixels,
-        from: Region,
-        (height, width): (usize, usize),
-        filter: Interpolation,
-        pixel: impl Fn(&[f32]) -> P,
-    ) -> Vec<P> {
-        let channels = source.shape.channels;
-        let pixels: Vec<P> = source.f32s.chunks_exact(channels).map(pixel).collect();
-        let (rows, columns) = (source.shape.height as u32, source.shape.width as u32);
-        let whole = TypedImageRef::new(columns, rows, &pixels).unwrap();
-        let (top, left) = (from.top as u32, from.left as u32);
-        let (h, w) = (from.height as u32, from.width as u32);
-        let part = TypedCroppedImage::from_ref(&whole, left, top, w, h).unwrap();
-        let mut image = TypedImage::<P>::new(width as u32, height as u32);
-        let (mut resizer, options) = library(filter);
-        resizer.resize_typed(&part, &mut image, &options).unwrap();
-        image.pixels().to_vec()
-    }
 
     #[test]
     fn every_bit_is_that_of_the_library() {
@@ -163,13 +139,16 @@ mod tests {
                         done.unwrap();
                         target
                     });
+                    let shape = source.shape;
                     let expected: Vec<f32> = if channels == 1 {
-                        let pixels = expected(&source, from, size, filter, |c| F32::new(c[0]));
-                        pixels.iter().map(|p| p.0).collect()
+                        let pixels: Vec<F32> = source.f32s.iter().map(|&v| F32::new(v)).collect();
+                        let resized = library_resize(&pixels, shape, from, &[size], filter);
+                        resized.iter().map(|p| p.0).collect()
                     } else {
-                        let pixel = |c: &[f32]| F32x3::new([c[0], c[1], c[2]]);
-                        let pixels = expected(&source, from, size, filter, pixel);
-                        pixels.iter().flat_map(|p| p.0).collect()
+                        let pixels = source.f32s.as_chunks::<3>().0.iter();
+                        let pixels: Vec<F32x3> = pixels.map(|&p| F32x3::new(p)).collect();
+                        let resized = library_resize(&pixels, shape, from, &[size], filter);
+                        resized.iter().flat_map(|p| p.0).collect()
                     };
                     let bits = |v: &[f32]| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                     for target in resized {

@@ -235,7 +235,10 @@ fn nearest<T: PixelSample>(
 
 #[cfg(test)]
 mod tests {
-    use fast_image_resize::{CpuExtensions, Filter, FilterType, ResizeAlg, ResizeOptions, Resizer};
+    use fast_image_resize::images::TypedImage;
+    use fast_image_resize::{
+        CpuExtensions, Filter, FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer,
+    };
 
     use super::*;
     use crate::draw::Draws;
@@ -248,9 +251,16 @@ mod tests {
         Interpolation::Lanczos,
     ];
 
-    /// Returns the scalar form of `fast_image_resize`, with which results are compared.
+    /// Resizes a region with the scalar form of `fast_image_resize`, to each of these heights and widths in turn, and
+    /// returns the last image. `pixels` are those of an image of `shape`.
     #[expect(unsafe_code, reason = "the library marks choosing instructions as unsafe")]
-    pub(super) fn library(filter: Interpolation) -> (Resizer, ResizeOptions) {
+    pub(super) fn library_resize<P: PixelTrait>(
+        pixels: &[P],
+        shape: PixelShape,
+        from: Region,
+        sizes: &[(usize, usize)],
+        filter: Interpolation,
+    ) -> Vec<P> {
         let filter = match filter {
             Interpolation::Nearest | Interpolation::Bilinear => FilterType::Bilinear,
             Interpolation::Bicubic => FilterType::CatmullRom,
@@ -265,7 +275,20 @@ mod tests {
             resizer.set_cpu_extensions(CpuExtensions::None);
         }
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
-        (resizer, options)
+        let rows = pixels
+            .chunks_exact(shape.width)
+            .skip(from.top)
+            .take(from.height);
+        let part = rows.flat_map(|row| &row[from.left..from.left + from.width]);
+        let part = part.copied().collect();
+        let mut image =
+            TypedImage::from_pixels(from.width as u32, from.height as u32, part).unwrap();
+        for &(height, width) in sizes {
+            let mut next = TypedImage::new(width as u32, height as u32);
+            resizer.resize_typed(&image, &mut next, &options).unwrap();
+            image = next;
+        }
+        image.pixels().to_vec()
     }
 
     pub(super) fn noise(height: usize, width: usize, channels: usize, dtype: Dtype) -> Pixels {
