@@ -4,11 +4,13 @@
 //! whose weights have more bits.
 
 use super::filter::FilterWeights;
+#[cfg(target_arch = "x86_64")]
+use super::height_x86;
 use super::part::Part;
 use super::row_buffers::RowBuffers;
 #[cfg(target_arch = "x86_64")]
-use super::rows_x86;
-use crate::image::kernel::lanes::{Lanes, kernel};
+use super::width_x86;
+use crate::image::kernel::lanes::Lanes;
 
 /// Resizes the height: adds rows of `part`, each multiplied by its weight.
 pub(super) fn resize_height(
@@ -26,35 +28,26 @@ pub(super) fn resize_height(
 /// Number of neighbouring sums that are kept in registers while weights are added to them.
 const SUMS: usize = 64;
 
-kernel! {
-    /// Adds as many rows as there are weights.
-    fn add_rows(part: Part<'_, u8>, out: &mut [u8], weights: &[i16], precision: u32) {
-        let length = out.len();
-        let half = 1i32 << (precision - 1);
-        let mut from = 0;
-        while from + SUMS <= length {
-            if let Some(out) = out[from..].first_chunk_mut() {
-                add_chunk(part, from, weights, (half, precision), out);
-            }
-            from += SUMS;
-        }
-        if from < length && length >= SUMS {
-            // The last sums are computed again with those before them.
-            let from = length - SUMS;
-            if let Some(out) = out[from..].first_chunk_mut() {
-                add_chunk(part, from, weights, (half, precision), out);
-            }
-        } else {
-            for (x, out) in out.iter_mut().enumerate().skip(from) {
-                let products = weights.iter().enumerate();
-                let products = products.map(|(y, &w)| i32::from(part.row(y)[x]) * i32::from(w));
-                *out = clip(half + products.sum::<i32>(), precision);
-            }
-        }
+/// Adds as many rows as there are weights.
+fn add_rows(lanes: Lanes, part: Part<'_, u8>, out: &mut [u8], weights: &[i16], precision: u32) {
+    #[cfg(target_arch = "x86_64")]
+    if height_x86::add_rows(lanes, part, out, weights, precision) {
+        return;
+    }
+    let _ = lanes;
+    let half = 1i32 << (precision - 1);
+    let (chunks, rest) = out.as_chunks_mut::<SUMS>();
+    let from = SUMS * chunks.len();
+    for (nth, out) in chunks.iter_mut().enumerate() {
+        add_chunk(part, SUMS * nth, weights, (half, precision), out);
+    }
+    for (x, out) in (from..).zip(rest) {
+        let products = weights.iter().enumerate();
+        let products = products.map(|(y, &w)| i32::from(part.row(y)[x]) * i32::from(w));
+        *out = clip(half + products.sum::<i32>(), precision);
     }
 }
 
-#[inline(always)]
 fn add_chunk(
     part: Part<'_, u8>,
     from: usize,
@@ -93,7 +86,7 @@ pub(super) fn resize_width(
     buffers: &mut RowBuffers,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if rows_x86::resize_width(lanes, part, out, channels, weights, buffers) {
+    if width_x86::resize_width(lanes, part, out, channels, weights, buffers) {
         return;
     }
     let _ = (lanes, buffers);

@@ -8,10 +8,14 @@ use crate::image::values::Interpolation;
 mod bytes;
 mod filter;
 mod floats;
+#[cfg(target_arch = "x86_64")]
+mod height_x86;
 mod part;
 mod row_buffers;
 #[cfg(target_arch = "x86_64")]
-mod rows_x86;
+mod vectors_x86;
+#[cfg(target_arch = "x86_64")]
+mod width_x86;
 
 use filter::{FilterWeights, most_weights};
 use part::Part;

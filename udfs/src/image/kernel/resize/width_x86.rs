@@ -12,6 +12,7 @@ use std::arch::x86_64::*;
 use super::filter::FilterWeights;
 use super::part::Part;
 use super::row_buffers::RowBuffers;
+use super::vectors_x86::{load_256, store_256};
 use crate::image::kernel::lanes::{Lanes, Width};
 
 /// Number of rows that are resized at a time.
@@ -149,7 +150,7 @@ fn turn_rows(rows: Part<'_, u8>, columns: &mut [[u8; ROWS]]) {
     while x < columns.len() {
         // The last block is turned again with samples before it.
         x = x.min(columns.len() - BLOCK);
-        let row = |y: usize| load_block(&rows.row(y)[x..]);
+        let row = |y: usize| load_256(&rows.row(y)[x..]);
         let block = turn(all!(row));
         let (low, high) = columns[x..x + BLOCK].split_at_mut(BLOCK / 2);
         for ((block, low), high) in block.into_iter().zip(low).zip(high) {
@@ -171,7 +172,7 @@ fn turn_columns(columns: &[[u8; ROWS]], rows: &mut [u8]) {
         let pair = |i: usize| _mm256_set_m128i(load(&high[i]), load(&low[i]));
         let block = turn(all!(pair));
         for (row, block) in rows.chunks_exact_mut(length).zip(block) {
-            store_block(block, &mut row[x..]);
+            store_256(block, &mut row[x..]);
         }
         x += BLOCK;
     }
@@ -223,22 +224,4 @@ fn load(values: &[u8; ROWS]) -> __m128i {
 fn store(vector: __m128i, values: &mut [u8; ROWS]) {
     // SAFETY: the array has the 16 bytes that are written; no alignment is needed.
     unsafe { _mm_storeu_si128(values.as_mut_ptr().cast(), vector) }
-}
-
-/// Loads the first samples of a row.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load_block(row: &[u8]) -> __m256i {
-    let values = &row[..BLOCK];
-    // SAFETY: the slice has the 32 bytes that are read; no alignment is needed.
-    unsafe { _mm256_loadu_si256(values.as_ptr().cast()) }
-}
-
-/// Stores to the first samples of a row.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn store_block(vector: __m256i, row: &mut [u8]) {
-    let values = &mut row[..BLOCK];
-    // SAFETY: the slice has the 32 bytes that are written; no alignment is needed.
-    unsafe { _mm256_storeu_si256(values.as_mut_ptr().cast(), vector) }
 }
