@@ -1,6 +1,6 @@
 //! Costs of a cluster: of large leases against a bare Flight server, of small leases against jobs
-//! without a window, of many segments and of the first batch against one process, and the memory
-//! that many leases leave behind.
+//! without a window, of many segments and of the first batch against one process, of leases over a
+//! million files, and the memory that many leases leave behind.
 //!
 //! Scheduler, worker and Flight server are processes of their own. Contenders alternate.
 
@@ -192,6 +192,7 @@ pub(crate) async fn costs(dir: &Path) -> Result<(), Box<dyn Error>> {
     small(&bench).await?;
     one_row(&bench, dir).await?;
     first_batch(&bench, dir).await?;
+    many_files(&bench, dir).await?;
     flat(&bench).await
 }
 
@@ -368,6 +369,49 @@ async fn first_batch(bench: &Bench, dir: &Path) -> Result<(), Box<dyn Error>> {
         millis(there),
         millis(here)
     );
+    Ok(())
+}
+
+/// Measures leases of one row, one after the other, over a thousand and over a million files.
+async fn many_files(bench: &Bench, dir: &Path) -> Result<(), Box<dyn Error>> {
+    const LEASES: usize = 1_000;
+    let settings = WindowSettings {
+        max_lease_segments: 1,
+        leases_per_worker: 1,
+        ..WindowSettings::default()
+    };
+    let cluster = Cluster::new(bench.engine(), settings);
+    for files in [1_000, 1_000_000] {
+        let folder = dir.join(format!("{files} files"));
+        for class in 0..files / 1_000 {
+            let class = folder.join(class.to_string());
+            std::fs::create_dir_all(&class)?;
+            for file in 0..1_000 {
+                std::fs::write(class.join(format!("{file}.jpg")), b"x")?;
+            }
+        }
+        let session = Session::on_cluster(cluster.clone());
+        session
+            .execute(&format!(
+                "CREATE PIPELINE p AS SELECT label FROM images('{}') SHUFFLE GLOBALLY TAKE {LEASES} BATCH 1",
+                folder.display()
+            ))
+            .await?;
+        let mut times = Vec::new();
+        for round in 0..=ROUNDS {
+            let (first, all) = run(&session, Some(1)).await?;
+            // The worker opens the job in the first round.
+            if round > 0 {
+                times.push(millis(all - first) / (LEASES - 1) as f64);
+            }
+            println!(
+                "{files} files: first batch after {:.0} ms, {LEASES} leases {:.0} ms",
+                millis(first),
+                millis(all)
+            );
+        }
+        println!("a warm lease over {files} files: {} ms", range(times));
+    }
     Ok(())
 }
 
