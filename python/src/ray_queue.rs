@@ -109,9 +109,6 @@ impl LeaseQueue {
         let free: Vec<FreeWorker> = free.collect();
         // The leases of a process have one client.
         let placement = place(&leases, &free, &known, &BTreeMap::new());
-        let held = { placement.held.iter() }.filter_map(|&lease| waiting.get(&numbers[lease]));
-        let slowdown = self.staging_pace.slowdown();
-        let again = held.map(|lease| lease.patience.hold(now, slowdown)).min();
         let mut placed = Vec::with_capacity(placement.placed.len());
         for (lease, worker) in placement.placed {
             let (number, name) = (numbers[lease], &free[worker].id);
@@ -120,7 +117,8 @@ impl LeaseQueue {
                 stages_most,
                 ..
             } = leases[lease];
-            let stages = self.staged.note_run(affinity, name, stages_most, &known);
+            let staged = &self.staged;
+            let stages = staged.note_run(affinity, name, stages_most, &known, now);
             let lease = waiting.remove(&number);
             if let Some(lease) = lease.filter(|_| stages) {
                 let estimated = lease.patience.staging();
@@ -128,6 +126,15 @@ impl LeaseQueue {
             }
             placed.push((number, name.clone()));
         }
+        // Actors that begin to stage data have been noted: leases that need the data wait anew.
+        let held = { placement.held.iter() }.filter_map(|&lease| waiting.get(&numbers[lease]));
+        let slowdown = self.staging_pace.slowdown();
+        let ends = held.map(|lease| {
+            let staged = self.staged.get(lease.affinity);
+            let since = staged.map(|staged| staged.since);
+            lease.patience.hold(now, since, slowdown)
+        });
+        let again = ends.min();
         let again = again.map(|time| time.duration_since(self.zero).as_secs_f64());
         (placed, stranded, again)
     }
@@ -141,13 +148,15 @@ impl LeaseQueue {
 
     /// Returns what placement needs to know of a lease.
     fn described(&self, lease: &QueuedLease, now: Instant) -> WaitingLease {
+        let staged = self.staged.get(lease.affinity);
+        let since = staged.as_ref().map(|staged| staged.since);
         WaitingLease {
             client: String::new(),
             order: lease.order,
             affinity: lease.affinity,
             avoid: lease.avoid.clone(),
-            staged: self.staged.workers(lease.affinity),
-            is_patient: lease.patience.is_left(now),
+            staged: staged.map_or_else(Vec::new, |staged| staged.workers),
+            patience: lease.patience.state(now, since),
             stages_most: lease.patience.stages_most(),
         }
     }

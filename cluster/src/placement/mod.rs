@@ -4,11 +4,11 @@ mod patience;
 mod staged_keys;
 mod staging_pace;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-pub use patience::Patience;
-pub use staged_keys::StagedKeys;
+pub use patience::{Patience, PatienceState};
+pub use staged_keys::{StagedKey, StagedKeys};
 pub use staging_pace::StagingPace;
 
 /// A lease that waits for a worker.
@@ -24,8 +24,8 @@ pub struct WaitingLease {
     pub avoid: Vec<String>,
     /// The workers that have the lease's data staged.
     pub staged: Vec<String>,
-    /// True if the lease may wait for one of them.
-    pub is_patient: bool,
+    /// Its patience while it waits for one of them.
+    pub patience: PatienceState,
     /// True if a worker that runs the lease has most of the data of the affinity key then.
     pub stages_most: bool,
 }
@@ -52,10 +52,10 @@ pub struct Placement {
 /// Decides which leases run where.
 ///
 /// The client with the fewest running leases is served first, and of its leases the one with the
-/// lowest order. A lease goes to a worker that has its data staged. While these are busy, a patient
-/// lease waits for one of them. Other leases that are served go to their preferred worker if it has
-/// room, and else to any worker with room, so that no slot stays free while an impatient lease
-/// waits. The preferred worker is the one with the highest rendezvous hash (Thaler and
+/// lowest order. A lease goes to a worker that has its data staged. While these are busy, a lease with
+/// patience left waits for one of them. Other leases that are served go to their preferred worker if
+/// it has room, and else to any worker with room. No slot stays free while a lease without patience
+/// waits, unless another worker just began to stage its data. The preferred worker is the one with the highest rendezvous hash (Thaler and
 /// Ravishankar, 1998) of all known workers, busy ones included.
 pub fn place(
     leases: &[WaitingLease],
@@ -69,6 +69,7 @@ pub fn place(
         known,
         room: free.iter().map(|worker| worker.slots).collect(),
         staged: HashMap::new(),
+        staging: HashSet::new(),
         placed: Vec::new(),
     };
     let mut waiting = serving_order(leases, running);
@@ -99,6 +100,8 @@ struct Round<'a> {
     room: Vec<u32>,
     /// For each affinity key, the workers in `free` that were given leases of the key.
     staged: HashMap<u64, Vec<usize>>,
+    /// The affinity keys whose data a worker began to stage.
+    staging: HashSet<u64>,
     placed: Vec<(usize, usize)>,
 }
 
@@ -127,7 +130,15 @@ impl Round<'_> {
 
     /// Returns `true` if a lease waits for a worker that has its data.
     fn is_held(&self, lease: usize) -> bool {
-        if !self.leases[lease].is_patient {
+        let WaitingLease {
+            patience, affinity, ..
+        } = &self.leases[lease];
+        let waits = match patience {
+            PatienceState::Never => false,
+            PatienceState::Left => true,
+            PatienceState::Over => self.staging.contains(affinity),
+        };
+        if !waits {
             return false;
         }
         let mut staged = self.staged_by(lease).peekable();
@@ -175,8 +186,10 @@ impl Round<'_> {
             stages_most,
             ..
         } = self.leases[lease];
-        if stages_most || self.staged_by(lease).next().is_none() {
+        let has_data = self.staged_by(lease).any(|id| *id == self.free[worker].id);
+        if !has_data && (stages_most || self.staged_by(lease).next().is_none()) {
             self.staged.entry(affinity).or_default().push(worker);
+            self.staging.insert(affinity);
         }
         self.placed.push((lease, worker));
     }

@@ -9,7 +9,7 @@ fn lease(client: &str, order: u64, affinity: u64) -> WaitingLease {
         affinity,
         avoid: vec![],
         staged: vec![],
-        is_patient: false,
+        patience: PatienceState::Never,
         stages_most: false,
     }
 }
@@ -112,16 +112,16 @@ fn a_patient_lease_waits_for_a_worker_that_has_its_data() {
     let known = BTreeSet::from(["a", "b", "c"].map(str::to_owned));
     let mut leases: Vec<_> = (0..3).map(|n| lease("c", n, n)).collect();
     for (lease, staged) in leases.iter_mut().zip(["b", "a", "gone"]) {
-        lease.is_patient = true;
+        lease.patience = PatienceState::Left;
         lease.staged = vec![staged.to_owned()];
     }
     let waits = |leases: &[WaitingLease]| place(leases, &free, &known, &BTreeMap::new());
     let waiting = waits(&leases);
     assert_eq!((waiting.placed.len(), waiting.held), (2, vec![0]));
     // It goes on without patience, and where its worker may not run it.
-    leases[0].is_patient = false;
+    leases[0].patience = PatienceState::Over;
     assert_eq!(waits(&leases[..1]).placed, [(0, 0)]);
-    leases[0].is_patient = true;
+    leases[0].patience = PatienceState::Left;
     leases[0].avoid = vec!["b".to_owned()];
     assert_eq!(waits(&leases[..1]).placed, [(0, 0)]);
     // Nobody is held back from slots that do not exist.
@@ -135,7 +135,7 @@ fn patient_leases_of_one_key_follow_the_first() {
     let (free, known) = workers(&[("a", 1), ("b", 1), ("c", 1)]);
     let mut leases: Vec<_> = (0..4).map(|n| lease("c", n, 9)).collect();
     for lease in &mut leases {
-        lease.is_patient = true;
+        lease.patience = PatienceState::Left;
     }
     let placement = place(&leases, &free, &known, &BTreeMap::new());
     assert_eq!(placement.placed.len(), 1);
@@ -148,10 +148,10 @@ fn a_worker_with_a_small_part_of_the_data_is_not_followed() {
     let mut leases: Vec<_> = (0..3).map(|n| lease("c", n, 9)).collect();
     for lease in &mut leases {
         lease.staged = vec!["a".to_owned()];
-        lease.is_patient = true;
+        lease.patience = PatienceState::Left;
     }
-    leases[0].is_patient = false;
-    leases[1].is_patient = false;
+    leases[0].patience = PatienceState::Over;
+    leases[1].patience = PatienceState::Over;
     let placed = |leases: &[WaitingLease]| {
         let placement = place(leases, &free, &known, &BTreeMap::new());
         (placement.placed, placement.held)
@@ -160,6 +160,27 @@ fn a_worker_with_a_small_part_of_the_data_is_not_followed() {
     assert_eq!(placed(&leases), (vec![(0, 0), (1, 1)], vec![2]));
     leases[1].stages_most = true;
     assert_eq!(placed(&leases), (vec![(0, 0), (1, 1), (2, 1)], vec![]));
+}
+
+#[test]
+fn one_more_worker_at_a_time_stages_the_data_of_leases_that_waited_too_long() {
+    let (free, mut known) = workers(&[("b", 1), ("c", 1), ("d", 1)]);
+    known.insert("a".to_owned());
+    let mut leases: Vec<_> = (0..4).map(|n| lease("c", n, 9)).collect();
+    for lease in &mut leases {
+        lease.staged = vec!["a".to_owned()];
+        lease.patience = PatienceState::Over;
+        lease.stages_most = true;
+    }
+    let placement = place(&leases, &free, &known, &BTreeMap::new());
+    assert_eq!(placement.placed.len(), 1);
+    assert_eq!((placement.placed[0].0, placement.held), (0, vec![1, 2, 3]));
+    // Leases that stage too little for others do not wait for each other.
+    for lease in &mut leases {
+        lease.stages_most = false;
+    }
+    let placement = place(&leases, &free, &known, &BTreeMap::new());
+    assert_eq!(placement.placed.len(), 3);
 }
 
 #[test]

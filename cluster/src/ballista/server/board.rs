@@ -188,10 +188,12 @@ impl LeaseRecord {
         &self.patience
     }
 
-    /// Notes that the lease is held back although another worker has a free slot.
-    pub(crate) fn hold(&self, now: Instant) {
+    /// Notes that the lease is held back although another worker has a free slot. `staged_at` is the time when a worker
+    /// last began to stage its data.
+    pub(crate) fn hold(&self, now: Instant, staged_at: Option<Instant>) {
         let slowdown = self.board.staging_pace.slowdown();
-        self.board.alarm.set(self.patience.hold(now, slowdown));
+        let end = self.patience.hold(now, staged_at, slowdown);
+        self.board.alarm.set(end);
     }
 
     /// Notes that the worker of the lease begins to stage its data.
@@ -272,6 +274,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::placement::PatienceState;
 
     #[test]
     fn running_leases_are_counted() {
@@ -329,16 +332,17 @@ mod tests {
             board.submit("client".to_owned(), staging)
         };
         let lease = submit();
-        lease.hold(start);
-        assert!(!lease.patience().is_left(start + ms(100)));
+        lease.hold(start, None);
+        let state = |lease: &LeaseRecord, now| lease.patience().state(now, None);
+        assert_eq!(state(&lease, start + ms(100)), PatienceState::Over);
         lease.stage(start);
         lease.note_result(start + ms(400));
         // A lease that found the data staged says nothing.
         submit().note_result(start + ms(10));
         let next = submit();
-        next.hold(start);
-        assert!(next.patience().is_left(start + ms(399)));
-        assert!(!next.patience().is_left(start + ms(400)));
+        next.hold(start, None);
+        assert_eq!(state(&next, start + ms(399)), PatienceState::Left);
+        assert_eq!(state(&next, start + ms(400)), PatienceState::Over);
     }
 
     #[test]

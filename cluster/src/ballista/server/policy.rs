@@ -67,13 +67,15 @@ impl LeasePolicy {
             match record.phase() {
                 LeasePhase::Waiting => {
                     let descriptor = lease.descriptor();
+                    let staged = self.board.staged.get(descriptor.affinity);
+                    let since = staged.as_ref().map(|staged| staged.since);
                     leases.push(WaitingLease {
                         client: descriptor.client.clone(),
                         order: descriptor.order,
                         affinity: descriptor.affinity,
                         avoid: descriptor.avoid.clone(),
-                        staged: self.board.staged.workers(descriptor.affinity),
-                        is_patient: record.patience().is_left(now),
+                        staged: staged.map_or_else(Vec::new, |staged| staged.workers),
+                        patience: record.patience().state(now, since),
                         stages_most: record.patience().stages_most(),
                     });
                     let record = Arc::clone(record);
@@ -115,9 +117,6 @@ impl DistributionPolicy for LeasePolicy {
             .collect();
         let mut bound = Vec::new();
         let placement = place(&leases, &free, &known, &self.board.running());
-        for lease in placement.held {
-            jobs[lease].record.hold(now);
-        }
         for (lease, worker) in placement.placed {
             let WaitingJob { id, job, record } = &jobs[lease];
             if let Some(task) = bind(id, job, budgets[worker]).await {
@@ -126,12 +125,19 @@ impl DistributionPolicy for LeasePolicy {
                     stages_most,
                     ..
                 } = leases[lease];
-                let staged = &self.board.staged;
-                if staged.note_run(affinity, &free[worker].id, stages_most, &known) {
+                let (staged, worker) = (&self.board.staged, &free[worker].id);
+                if staged.note_run(affinity, worker, stages_most, &known, now) {
                     record.stage(now);
                 }
                 bound.push(task);
             }
+        }
+        // Workers that begin to stage data have been noted: leases that need the data wait anew.
+        for lease in placement.held {
+            let staged = self.board.staged.get(leases[lease].affinity);
+            jobs[lease]
+                .record
+                .hold(now, staged.map(|staged| staged.since));
         }
         Ok(bound)
     }
