@@ -1,6 +1,6 @@
 //! Costs of a cluster: of large leases against a bare Flight server, of small leases against jobs
-//! without a window, of many segments and of the first batch against one process, of leases over a
-//! million files, and the memory that many leases leave behind.
+//! without a window, of many segments and of the first batch against one process, the memory that many
+//! leases leave behind, and leases over a million files.
 //!
 //! Scheduler, worker and Flight server are processes of their own. Contenders alternate.
 
@@ -192,8 +192,8 @@ pub(crate) async fn costs(dir: &Path) -> Result<(), Box<dyn Error>> {
     small(&bench).await?;
     one_row(&bench, dir).await?;
     first_batch(&bench, dir).await?;
-    many_files(&bench, dir).await?;
-    flat(&bench).await
+    flat(&bench).await?;
+    many_files(&bench, dir).await
 }
 
 /// Measures leases of 16 MiB against the same bytes from a bare Flight server.
@@ -372,6 +372,36 @@ async fn first_batch(bench: &Bench, dir: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Prints memory, threads and files of the processes while 20,000 leases run.
+async fn flat(bench: &Bench) -> Result<(), Box<dyn Error>> {
+    for round in 0..=5 {
+        if round > 0 {
+            bench.through_window(4_000, 0).await?;
+        }
+        let usage = |process: &str| -> Result<String, Box<dyn Error>> {
+            let count = |what: &str| {
+                Ok::<_, std::io::Error>(
+                    std::fs::read_dir(format!("/proc/{process}/{what}"))?.count(),
+                )
+            };
+            Ok(format!(
+                "{} MB, {} threads, {} files",
+                megabytes(process, "VmRSS")?,
+                count("task")?,
+                count("fd")?
+            ))
+        };
+        println!(
+            "after {} leases: scheduler {}; worker {}; client {}",
+            4_000 * round,
+            usage(&bench.scheduler.id())?,
+            usage(&bench.worker.id())?,
+            usage("self")?,
+        );
+    }
+    Ok(())
+}
+
 /// Measures leases of one row, one after the other, over a thousand and over a million files.
 async fn many_files(bench: &Bench, dir: &Path) -> Result<(), Box<dyn Error>> {
     const LEASES: usize = 1_000;
@@ -411,36 +441,6 @@ async fn many_files(bench: &Bench, dir: &Path) -> Result<(), Box<dyn Error>> {
             );
         }
         println!("a warm lease over {files} files: {} ms", range(times));
-    }
-    Ok(())
-}
-
-/// Prints memory, threads and files of the processes while 20,000 leases run.
-async fn flat(bench: &Bench) -> Result<(), Box<dyn Error>> {
-    for round in 0..=5 {
-        if round > 0 {
-            bench.through_window(4_000, 0).await?;
-        }
-        let usage = |process: &str| -> Result<String, Box<dyn Error>> {
-            let count = |what: &str| {
-                Ok::<_, std::io::Error>(
-                    std::fs::read_dir(format!("/proc/{process}/{what}"))?.count(),
-                )
-            };
-            Ok(format!(
-                "{} MB, {} threads, {} files",
-                megabytes(process, "VmRSS")?,
-                count("task")?,
-                count("fd")?
-            ))
-        };
-        println!(
-            "after {} leases: scheduler {}; worker {}; client {}",
-            4_000 * round,
-            usage(&bench.scheduler.id())?,
-            usage(&bench.worker.id())?,
-            usage("self")?,
-        );
     }
     Ok(())
 }

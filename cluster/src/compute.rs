@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use crate::failure::unfit_cause;
 use crate::handler::HandlerError;
 use crate::jobs::WorkerJob;
+use crate::joined_batches::BatchJoiner;
 use crate::lease::{LeaseSummary, SegmentOutcome};
 
 /// Number of segments of a lease that are read and computed concurrently.
@@ -46,18 +47,18 @@ pub(crate) async fn compute(
             }
         })
         .buffered(at_once);
-    let (mut batches, mut outcomes) = (Vec::new(), Vec::new());
+    let (mut joiner, mut outcomes) = (BatchJoiner::default(), Vec::new());
     let mut cache: Option<CacheUse> = None;
     while let Some(segment) = computed.next().await {
         let segment: Result<(Vec<RecordBatch>, Option<CacheUse>), Error> = segment;
         if let Some(cause) = segment.as_ref().err().and_then(unfit_cause) {
             return Err(HandlerError::Unfit { cause });
         }
-        outcomes.push(SegmentOutcome::of(segment.as_ref().map(|(of, _)| of.len())));
+        outcomes.push(SegmentOutcome::of(segment.as_ref().map(|(of, _)| &of[..])));
         let Ok((of_segment, rows)) = segment else {
             continue;
         };
-        batches.extend(of_segment);
+        of_segment.into_iter().for_each(|batch| joiner.add(batch));
         if let Some(rows) = rows {
             *cache.get_or_insert_default() += rows;
         }
@@ -72,5 +73,5 @@ pub(crate) async fn compute(
         cache,
         printed: printed.map(|function| function.take_printed()).collect(),
     };
-    Ok((batches, summary))
+    Ok((joiner.finish(), summary))
 }

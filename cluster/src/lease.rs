@@ -1,5 +1,6 @@
 //! Leases: some segments of a job, and the summary of their computed rows.
 
+use arrow::array::RecordBatch;
 use forebay_runtime::error::Error;
 use forebay_runtime::run::{CacheUse, JobWork, SegmentName};
 use serde::{Deserialize, Serialize};
@@ -58,10 +59,10 @@ pub(crate) fn whole<'a, T: Deserialize<'a>>(
 /// Result of one segment of a lease, without its rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SegmentOutcome {
-    /// The segment was computed; its rows are in this number of batches.
+    /// The segment was computed.
     Computed {
-        /// Number of record batches.
-        batches: u32,
+        /// Numbers of rows of its batches. The rows of small batches travel together.
+        batches: Vec<u32>,
     },
     /// The segment cannot be read or computed, on any worker.
     Failed(SegmentFailure),
@@ -120,11 +121,12 @@ impl LeaseSummary {
 }
 
 impl SegmentOutcome {
-    /// Describes the outcome of a segment: its number of record batches, or its error.
-    pub fn of(computed: Result<usize, &Error>) -> Self {
+    /// Describes the outcome of a segment: the numbers of rows of its record batches, or its error.
+    pub fn of(computed: Result<&[RecordBatch], &Error>) -> Self {
+        let rows = |batch: &RecordBatch| u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
         match computed {
             Ok(batches) => Self::Computed {
-                batches: u32::try_from(batches).unwrap_or(u32::MAX),
+                batches: batches.iter().map(rows).collect(),
             },
             Err(error) => Self::Failed(SegmentFailure::of(error)),
         }
@@ -139,7 +141,9 @@ mod tests {
     fn a_summary_survives_encoding_and_garbage_is_refused() {
         let summary = LeaseSummary::Segments {
             outcomes: vec![
-                SegmentOutcome::of(Ok(2)),
+                SegmentOutcome::Computed {
+                    batches: vec![5, 0],
+                },
                 SegmentOutcome::of(Err(&Error::Config("no".to_owned()))),
             ],
             nanos: 5,

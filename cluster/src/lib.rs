@@ -43,6 +43,7 @@ pub mod job_handler;
 mod job_leases;
 pub mod job_spec;
 pub mod jobs;
+mod joined_batches;
 pub mod lease;
 mod location;
 pub mod message;

@@ -11,6 +11,7 @@ use forebay_runtime::run::{CacheUse, JobWork, OpenJob, SegmentName};
 use forebay_udfs::row::RowColumn;
 
 use crate::engine::LeaseOutput;
+use crate::joined_batches::BatchSplitter;
 use crate::lease::{LeaseSummary, SegmentOutcome};
 use crate::window::ByteSize;
 
@@ -90,16 +91,14 @@ pub(crate) fn rows_of(
         LeaseSummary::Refused(why) => return Err(exec_datafusion_err!("{why}")),
         _ => return Err(wrong()),
     };
-    let mut batches = output.batches.as_slice();
+    let mut batches = BatchSplitter::new(&output.batches);
     let mut rows = Vec::with_capacity(names.len());
     for (name, outcome) in names.iter().zip(outcomes) {
         rows.push(match outcome {
-            SegmentOutcome::Computed { batches: count } => {
-                let Some((of_segment, rest)) = batches.split_at_checked(count as usize) else {
-                    return Err(wrong());
-                };
-                batches = rest;
-                SegmentRows::of(job, schema, name, of_segment)
+            SegmentOutcome::Computed { batches: sizes } => {
+                let of_segment = sizes.into_iter().map(|rows| batches.take(rows as usize));
+                let of_segment: Vec<_> = of_segment.collect::<Option<_>>().ok_or_else(wrong)?;
+                SegmentRows::of(job, schema, name, &of_segment)
             }
             SegmentOutcome::Failed(failure) => SegmentRows::failed(failure.into_error()),
         });
