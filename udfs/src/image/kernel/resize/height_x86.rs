@@ -10,6 +10,9 @@ use super::part::Part;
 use super::vectors_x86::{load_256, load_512, store_256, store_512};
 use crate::image::kernel::lanes::{Lanes, Width};
 
+/// Adds rows of a part, each multiplied by its weight in fixed point with a number of bits after the point.
+type AddRows = unsafe fn(Part<'_, u8>, &mut [u8], &[i16], u32);
+
 /// Adds as many rows as there are weights, each multiplied by its weight. Returns false, with nothing done, without the
 /// instructions, and for rows that are shorter than a vector.
 pub(super) fn add_rows(
@@ -19,7 +22,7 @@ pub(super) fn add_rows(
     weights: &[i16],
     precision: u32,
 ) -> bool {
-    let (add, length): (unsafe fn(Part<'_, u8>, &mut [u8], &[i16], u32), _) = match lanes.0 {
+    let (add, length): (AddRows, _) = match lanes.0 {
         Width::Baseline => return false,
         Width::Avx2 => (add_avx2, size_of::<__m256i>()),
         Width::Avx512 => (add_avx512, size_of::<__m512i>()),
