@@ -3,12 +3,12 @@
 //! A record batch takes tens of microseconds on its way, however few rows it has. So small batches travel as one, and the
 //! receiver, who knows their numbers of rows, takes them apart again.
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
 
 /// Memory in bytes up to which a batch is joined with its neighbours. The rows of larger ones are not copied.
 const SMALL_BYTES: usize = 4096;
-/// Number of batches that are joined at most.
+/// Largest number of batches that are joined into one.
 const MAX_JOINED: usize = 1024;
 
 /// Joins small batches of one schema.
@@ -59,23 +59,41 @@ pub(crate) struct BatchSplitter<'a> {
     batches: &'a [RecordBatch],
     /// Number of rows of the first batch that are taken.
     taken: usize,
+    /// Size of the first batch in bytes.
+    bytes: u64,
+}
+
+/// A batch that was taken from a joined one.
+#[derive(Debug)]
+pub(crate) struct SplitBatch {
+    pub(crate) batch: RecordBatch,
+    /// Its share of the bytes of the joined batch. Slices of lists do not know how many of the values belong to them.
+    pub(crate) bytes: u64,
 }
 
 impl<'a> BatchSplitter<'a> {
     /// Creates a splitter of the batches that a [`BatchJoiner`] returned.
-    pub(crate) const fn new(batches: &'a [RecordBatch]) -> Self {
-        Self { batches, taken: 0 }
+    pub(crate) fn new(batches: &'a [RecordBatch]) -> Self {
+        Self {
+            batches,
+            taken: 0,
+            bytes: batches.first().map_or(0, bytes_of),
+        }
     }
 
     /// Takes the next batch, which has this number of rows. Returns `None` if the batches were not joined from such a one.
-    pub(crate) fn take(&mut self, rows: usize) -> Option<RecordBatch> {
+    pub(crate) fn take(&mut self, rows: usize) -> Option<SplitBatch> {
         while let [first, rest @ ..] = self.batches {
-            if rows == 0 || self.taken < first.num_rows() {
-                let (from, left) = (self.taken, first.num_rows() - self.taken);
+            let all = first.num_rows();
+            if rows == 0 || self.taken < all {
+                let from = self.taken;
                 self.taken += rows;
-                return (rows <= left).then(|| first.slice(from, rows));
+                return (self.taken <= all).then(|| SplitBatch {
+                    batch: first.slice(from, rows),
+                    bytes: (self.bytes.saturating_mul(rows as u64)).div_ceil(all.max(1) as u64),
+                });
             }
-            (self.batches, self.taken) = (rest, 0);
+            *self = Self::new(rest);
         }
         None
     }
@@ -87,11 +105,17 @@ impl<'a> BatchSplitter<'a> {
     }
 }
 
+fn bytes_of(batch: &RecordBatch) -> u64 {
+    let size = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0) as u64;
+    batch.columns().iter().map(size).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, DictionaryArray, Int64Array, StringArray, UInt8Array};
+    use arrow::array::{DictionaryArray, Int64Array, ListArray, StringArray, UInt8Array};
+    use arrow::datatypes::Int32Type;
     use proptest::prelude::*;
 
     use super::*;
@@ -110,11 +134,16 @@ mod tests {
     /// Takes joined batches apart, and compares them with those that were joined.
     fn check(batches: &[RecordBatch], joined: &[RecordBatch]) {
         let mut splitter = BatchSplitter::new(joined);
+        let mut bytes = 0;
         for batch in batches {
-            assert_eq!(splitter.take(batch.num_rows()).as_ref(), Some(batch));
+            let taken = splitter.take(batch.num_rows()).unwrap();
+            assert_eq!(&taken.batch, batch);
+            bytes += taken.bytes;
         }
-        assert!(splitter.is_empty());
-        assert_eq!(splitter.take(1), None);
+        assert!(splitter.is_empty() && splitter.take(1).is_none());
+        // Shares are rounded up.
+        let all: u64 = joined.iter().map(bytes_of).sum();
+        assert!((all..=all + batches.len() as u64).contains(&bytes));
     }
 
     proptest! {
@@ -138,6 +167,17 @@ mod tests {
     }
 
     #[test]
+    fn lists_count_once() {
+        let list =
+            |n| ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(n); 100])]);
+        let batch = |n| RecordBatch::try_from_iter([("l", Arc::new(list(n)) as ArrayRef)]).unwrap();
+        let batches: Vec<_> = (0..500).map(batch).collect();
+        let joined = join(&batches);
+        assert_eq!(joined.len(), 1);
+        check(&batches, &joined);
+    }
+
+    #[test]
     fn batches_that_do_not_fit_into_one_stay_apart() {
         let batch = |from: usize| {
             let keys = UInt8Array::from_iter_values(0..=199);
@@ -157,7 +197,7 @@ mod tests {
         let joined = join(&[numbers(0, 3), numbers(3, 2)]);
         let mut splitter = BatchSplitter::new(&joined);
         assert!(splitter.take(4).is_some() && !splitter.is_empty());
-        assert_eq!(splitter.take(2), None);
-        assert_eq!(BatchSplitter::new(&[]).take(0), None);
+        assert!(splitter.take(2).is_none());
+        assert!(BatchSplitter::new(&[]).take(0).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow::array::UInt64Array;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result as EngineResult, exec_datafusion_err};
 use forebay_runtime::error::{Error, Result};
@@ -11,7 +11,7 @@ use forebay_runtime::run::{CacheUse, JobWork, OpenJob, SegmentName};
 use forebay_udfs::row::RowColumn;
 
 use crate::engine::LeaseOutput;
-use crate::joined_batches::BatchSplitter;
+use crate::joined_batches::{BatchSplitter, SplitBatch};
 use crate::lease::{LeaseSummary, SegmentOutcome};
 use crate::window::ByteSize;
 
@@ -55,13 +55,13 @@ impl SegmentRows {
         }
     }
 
-    fn of(job: &OpenJob, schema: &SchemaRef, name: &SegmentName, batches: &[RecordBatch]) -> Self {
-        let size = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0) as u64;
-        let columns = batches.iter().flat_map(|batch| batch.columns());
+    fn of(job: &OpenJob, schema: &SchemaRef, name: &SegmentName, parts: Vec<SplitBatch>) -> Self {
+        let bytes = parts.iter().map(|part| part.bytes).sum();
+        let batches: Vec<_> = parts.into_iter().map(|part| part.batch).collect();
         Self {
-            rows: job.received(schema, name, batches),
+            rows: job.received(schema, name, &batches),
             stored: name.rows(),
-            bytes: columns.map(size).sum(),
+            bytes,
         }
     }
 }
@@ -96,9 +96,15 @@ pub(crate) fn rows_of(
     for (name, outcome) in names.iter().zip(outcomes) {
         rows.push(match outcome {
             SegmentOutcome::Computed { batches: sizes } => {
+                // Batches without rows take memory of the client and none of the message. Each comes from a stored row or
+                // more, or is the only one.
+                let empty = sizes.iter().filter(|&&rows| rows == 0).count();
+                if empty as u64 > name.rows().max(1) {
+                    return Err(wrong());
+                }
                 let of_segment = sizes.into_iter().map(|rows| batches.take(rows as usize));
                 let of_segment: Vec<_> = of_segment.collect::<Option<_>>().ok_or_else(wrong)?;
-                SegmentRows::of(job, schema, name, &of_segment)
+                SegmentRows::of(job, schema, name, of_segment)
             }
             SegmentOutcome::Failed(failure) => SegmentRows::failed(failure.into_error()),
         });

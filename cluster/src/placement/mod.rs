@@ -55,8 +55,8 @@ pub struct Placement {
 /// lowest order. A lease goes to a worker that has its data staged. While these are busy, a lease with
 /// patience left waits for one of them. Other leases that are served go to their preferred worker if
 /// it has room, and else to any worker with room. No slot stays free while a lease without patience
-/// waits, unless another worker just began to stage its data. The preferred worker is the one with the highest rendezvous hash (Thaler and
-/// Ravishankar, 1998) of all known workers, busy ones included.
+/// waits, unless another worker just began to stage its data. The preferred worker is the one with the
+/// highest rendezvous hash (Thaler and Ravishankar, 1998) of all known workers, busy ones included.
 pub fn place(
     leases: &[WaitingLease],
     free: &[FreeWorker],

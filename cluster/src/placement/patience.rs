@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::engine::LeaseStaging;
 
-/// Longest time for which a lease waits.
+/// Longest time for which a lease waits until one more worker stages its data.
 const MAX_PATIENCE: Duration = Duration::from_secs(2);
 
 /// State of the patience of a lease.

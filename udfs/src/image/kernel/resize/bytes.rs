@@ -35,16 +35,21 @@ fn add_rows(lanes: Lanes, part: Part<'_, u8>, out: &mut [u8], weights: &[i16], p
         return;
     }
     let _ = lanes;
-    let half = 1i32 << (precision - 1);
-    let (chunks, rest) = out.as_chunks_mut::<SUMS>();
-    let from = SUMS * chunks.len();
-    for (nth, out) in chunks.iter_mut().enumerate() {
-        add_chunk(part, SUMS * nth, weights, (half, precision), out);
+    let (half, length) = (1i32 << (precision - 1), out.len());
+    if length < SUMS {
+        for (x, out) in out.iter_mut().enumerate() {
+            let products = weights.iter().enumerate();
+            let products = products.map(|(y, &w)| i32::from(part.row(y)[x]) * i32::from(w));
+            *out = clip(half + products.sum::<i32>(), precision);
+        }
+        return;
     }
-    for (x, out) in (from..).zip(rest) {
-        let products = weights.iter().enumerate();
-        let products = products.map(|(y, &w)| i32::from(part.row(y)[x]) * i32::from(w));
-        *out = clip(half + products.sum::<i32>(), precision);
+    for x in (0..length).step_by(SUMS) {
+        // The last sums are computed again with those before them.
+        let x = x.min(length - SUMS);
+        if let Some(out) = out[x..].first_chunk_mut() {
+            add_chunk(part, x, weights, (half, precision), out);
+        }
     }
 }
 

@@ -22,15 +22,13 @@ pub(super) fn add_rows(
     weights: &[i16],
     precision: u32,
 ) -> bool {
-    let (add, length): (AddRows, _) = match lanes.0 {
-        Width::Baseline => return false,
-        Width::Avx2 => (add_avx2, size_of::<__m256i>()),
-        Width::Avx512 => (add_avx512, size_of::<__m512i>()),
+    let add: AddRows = match (lanes.0, out.len()) {
+        (Width::Baseline, _) | (_, ..32) => return false,
+        (Width::Avx2, _) | (_, ..64) => add_avx2,
+        (Width::Avx512, _) => add_avx512,
     };
-    if out.len() < length {
-        return false;
-    }
-    // SAFETY: lanes have instructions only of the machine that they were made on, and `add` was chosen by them.
+    // SAFETY: lanes have instructions only of the machine that they were made on, AVX2 is among those of AVX-512's lanes, and
+    // `add` was chosen by them.
     unsafe { add(part, out, weights, precision) };
     true
 }
