@@ -114,8 +114,11 @@ fn bytes_of(batch: &RecordBatch) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{DictionaryArray, Int64Array, ListArray, StringArray, UInt8Array};
-    use arrow::datatypes::Int32Type;
+    use arrow::array::{
+        DictionaryArray, Int32Array, Int64Array, ListArray, StringArray, UInt8Array,
+    };
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::{DataType, Field};
     use proptest::prelude::*;
 
     use super::*;
@@ -168,9 +171,12 @@ mod tests {
 
     #[test]
     fn lists_count_once() {
-        let list =
-            |n| ListArray::from_iter_primitive::<Int32Type, _, _>([Some(vec![Some(n); 100])]);
-        let batch = |n| RecordBatch::try_from_iter([("l", Arc::new(list(n)) as ArrayRef)]).unwrap();
+        let batch = |n| {
+            let field = Arc::new(Field::new("item", DataType::Int32, false));
+            let values = Arc::new(Int32Array::from(vec![n; 100]));
+            let list = ListArray::new(field, OffsetBuffer::from_lengths([100]), values, None);
+            RecordBatch::try_from_iter([("l", Arc::new(list) as ArrayRef)]).unwrap()
+        };
         let batches: Vec<_> = (0..500).map(batch).collect();
         let joined = join(&batches);
         assert_eq!(joined.len(), 1);
