@@ -4,7 +4,7 @@ mod patience;
 mod staged_keys;
 mod staging_pace;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub use patience::{Patience, PatienceState};
@@ -68,8 +68,7 @@ pub fn place(
         free,
         known,
         room: free.iter().map(|worker| worker.slots).collect(),
-        staged: HashMap::new(),
-        staging: HashSet::new(),
+        staging: HashMap::new(),
         placed: Vec::new(),
     };
     let mut waiting = serving_order(leases, running);
@@ -98,10 +97,8 @@ struct Round<'a> {
     known: &'a BTreeSet<String>,
     /// Free slots of each worker in `free`.
     room: Vec<u32>,
-    /// For each affinity key, the workers in `free` that were given leases of the key.
-    staged: HashMap<u64, Vec<usize>>,
-    /// The affinity keys whose data a worker began to stage.
-    staging: HashSet<u64>,
+    /// For each affinity key, the workers in `free` that begin to stage its data.
+    staging: HashMap<u64, Vec<usize>>,
     placed: Vec<(usize, usize)>,
 }
 
@@ -117,7 +114,7 @@ impl Round<'_> {
     fn staged_by(&self, lease: usize) -> impl Iterator<Item = &str> {
         let lease = &self.leases[lease];
         let known = { lease.staged.iter() }.filter(|id| self.known.contains(*id));
-        let new = self.staged.get(&lease.affinity).into_iter().flatten();
+        let new = self.staging.get(&lease.affinity).into_iter().flatten();
         let new = new.map(|&worker| &self.free[worker].id);
         let may_run = |id: &&String| !lease.avoid.contains(id);
         known.chain(new).filter(may_run).map(String::as_str)
@@ -136,7 +133,7 @@ impl Round<'_> {
         let waits = match patience {
             PatienceState::Never => false,
             PatienceState::Left => true,
-            PatienceState::Over => self.staging.contains(affinity),
+            PatienceState::Over => self.staging.contains_key(affinity),
         };
         if !waits {
             return false;
@@ -188,8 +185,7 @@ impl Round<'_> {
         } = self.leases[lease];
         let has_data = self.staged_by(lease).any(|id| *id == self.free[worker].id);
         if !has_data && (stages_most || self.staged_by(lease).next().is_none()) {
-            self.staged.entry(affinity).or_default().push(worker);
-            self.staging.insert(affinity);
+            self.staging.entry(affinity).or_default().push(worker);
         }
         self.placed.push((lease, worker));
     }

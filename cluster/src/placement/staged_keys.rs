@@ -40,9 +40,7 @@ impl StagedKeys {
 
     /// Returns the workers that have the data of a key staged.
     pub fn get(&self, key: u64) -> Option<StagedKey> {
-        let generations = self.generations();
-        let known = { generations.young.get(&key) }.or_else(|| generations.old.get(&key));
-        known.cloned()
+        self.generations().get(key).cloned()
     }
 
     /// Notes that `worker` runs a lease of a key at `now`. `stages_most` is true if it then has most of the data of the
@@ -56,26 +54,32 @@ impl StagedKeys {
         known: &BTreeSet<String>,
         now: Instant,
     ) -> bool {
-        let staged = self.get(key);
-        let workers = staged.as_ref().map_or(&[][..], |staged| &staged.workers);
+        let mut generations = self.generations();
+        let staged = generations.get(key);
+        let workers = staged.map_or(&[][..], |staged| &staged.workers);
         let counts = stages_most || !workers.iter().any(|id| known.contains(id));
         let stages = counts && !workers.iter().any(|id| id == worker);
-        let since = staged.as_ref().filter(|_| !stages);
-        let since = since.map_or(now, |staged| staged.since);
         if counts {
-            self.add(key, worker, since);
+            let since = staged.filter(|_| !stages);
+            let since = since.map_or(now, |staged| staged.since);
+            generations.add(key, worker, since);
         }
         stages
     }
+}
+
+impl Generations {
+    fn get(&self, key: u64) -> Option<&StagedKey> {
+        self.young.get(&key).or_else(|| self.old.get(&key))
+    }
 
     /// Notes that a worker has the data of a key.
-    fn add(&self, key: u64, worker: &str, since: Instant) {
-        let mut generations = self.generations();
-        if generations.young.len() >= GENERATION && !generations.young.contains_key(&key) {
-            generations.old = std::mem::take(&mut generations.young);
+    fn add(&mut self, key: u64, worker: &str, since: Instant) {
+        if self.young.len() >= GENERATION && !self.young.contains_key(&key) {
+            self.old = std::mem::take(&mut self.young);
         }
-        let old = generations.old.remove(&key);
-        let staged = generations.young.entry(key).or_insert_with(|| {
+        let old = self.old.remove(&key);
+        let staged = self.young.entry(key).or_insert_with(|| {
             old.unwrap_or(StagedKey {
                 workers: Vec::new(),
                 since,
@@ -121,8 +125,8 @@ mod tests {
         let (staged, now) = (StagedKeys::default(), Instant::now());
         let count = 3 * GENERATION as u64;
         for key in 0..count {
-            staged.add(key, "a", now);
-            staged.add(7, "b", now);
+            staged.generations().add(key, "a", now);
+            staged.generations().add(7, "b", now);
         }
         let workers = |key| {
             staged
@@ -135,7 +139,7 @@ mod tests {
         let known = (0..count).filter(|&key| staged.get(key).is_some());
         assert!((GENERATION..=2 * GENERATION).contains(&known.count()));
         for worker in 0..20 {
-            staged.add(1, &worker.to_string(), now);
+            staged.generations().add(1, &worker.to_string(), now);
         }
         assert_eq!(workers(1).len(), MAX_WORKERS);
         assert_eq!(workers(1).last().unwrap(), "19");
