@@ -18,6 +18,7 @@ use forebay_planner::rows::columns::ColumnIndex;
 use forebay_planner::rows::{RowOp, RowPlan, human};
 use forebay_udfs::row::ROW_COLUMN;
 
+use super::fill_null::with_filled_nulls;
 use super::row_batch::nullable;
 use super::unwind::caught;
 use super::wrapped::{clearing, with_cleared_constants, with_lists_of_rows};
@@ -112,6 +113,7 @@ pub fn compile_expr(expr: &Expr, schema: DFSchema) -> Result<Arc<dyn PhysicalExp
     let simple = simplified(&cleared, &schema)?;
     let props = ExecutionProps::new();
     let expr = create_physical_expr(&simple, &schema, &props, &Default::default())?;
+    let expr = with_filled_nulls(expr, schema.as_arrow())?;
     let expr = with_lists_of_rows(expr, schema.as_arrow())?;
     clearing(expr, schema.as_arrow())
 }

@@ -10,6 +10,7 @@
 //! | [`compile`] | compilation of logical expressions to physical ones |
 //! | [`evaluate`] | evaluation of expressions, in which single rows may fail |
 //! | [`compact`], [`conform`], [`unwind`] | compaction of arrays, conversion to declared types, caught panics |
+//! | `fill_null` | `coalesce` of numbers and a constant |
 //! | [`hidden`], `wrapped` | removal of values hidden under nulls, IN lists that differ from row to row |
 //! | [`exec`] | the `ExecutionPlan` of a row operator |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
@@ -20,6 +21,7 @@ pub mod compile;
 pub mod conform;
 pub mod evaluate;
 pub mod exec;
+mod fill_null;
 pub mod filter;
 pub mod hidden;
 pub mod lookup;

@@ -5,6 +5,7 @@
 //! sorted by a hash of their keys. Statistics, filters and thread counts have no influence. The
 //! module is pure: it opens no source, starts no task and reads no clock.
 
+mod hash_sort;
 mod mixing;
 mod passes;
 mod permutation;
@@ -17,7 +18,7 @@ pub(crate) use mixing::input_of_draw;
 pub(crate) use passes::{PassName, Passes, WindowName};
 pub(crate) use permutation::{ORDER_BYTES, order};
 pub(crate) use row::{RowLocation, StoredRow};
-pub(crate) use snapshot::{Snapshot, SnapshotScan};
+pub(crate) use snapshot::{Snapshot, SnapshotScan, SnapshotSplit};
 pub(crate) use windows::{WindowSplits, windows};
 
 #[cfg(test)]

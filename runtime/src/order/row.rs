@@ -1,7 +1,7 @@
 //! Stored rows, and the locations of the rows that a segment computes.
 
 /// A stored row of a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct StoredRow {
     /// Index into the snapshot's splits.
     pub split: u32,

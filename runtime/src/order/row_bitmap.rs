@@ -1,5 +1,7 @@
 //! The rows of a split that remain after pruning.
 
+use std::ops::Range;
+
 /// A set of row offsets that answers rank queries. It is a bitmap of 64-bit words, each stored with
 /// the number of set bits in the words before it (Jacobson, "Space-efficient static trees and
 /// graphs", 1989, section 2).
@@ -45,10 +47,18 @@ impl RowBitmap {
         (word.members & bit != 0).then_some(u64::from(before))
     }
 
-    /// Iterates over the offsets of the set in ascending order.
-    pub(crate) fn offsets(&self) -> impl Iterator<Item = u32> {
-        self.words.iter().zip(0_u32..).flat_map(|(word, at)| {
-            let mut members = word.members;
+    /// Iterates over the offsets of the set that lie in `range`, in ascending order.
+    pub(crate) fn offsets(&self, range: Range<u32>) -> impl Iterator<Item = u32> {
+        let first = (range.start / 64).min(self.words.len() as u32);
+        let words = self.words[first as usize..].iter().zip(first..);
+        let words = words.take_while(move |(_, at)| at * 64 < range.end);
+        words.flat_map(move |(word, at)| {
+            // The range may begin and end within a word.
+            let below = |end: u32| match end.saturating_sub(at * 64) {
+                bits @ 0..64 => (1_u64 << bits) - 1,
+                _ => u64::MAX,
+            };
+            let mut members = word.members & below(range.end) & !below(range.start);
             std::iter::from_fn(move || {
                 let bit = (members != 0).then(|| members.trailing_zeros())?;
                 members &= members - 1;
@@ -72,7 +82,11 @@ mod tests {
             (0..300).filter(|o| o % 7 != 3).collect(),
         ] {
             let kept = RowBitmap::new(offsets.iter().copied());
-            assert_eq!(kept.offsets().collect::<Vec<_>>(), offsets);
+            for range in [0..u32::MAX, 0..64, 5..201, 64..65, 63..64, 70..70, 650..700] {
+                let within = offsets.iter().filter(|offset| range.contains(offset));
+                let within: Vec<u32> = within.copied().collect();
+                assert_eq!(kept.offsets(range).collect::<Vec<_>>(), within);
+            }
             assert_eq!(kept.len(), offsets.len() as u64);
             for offset in 0..700 {
                 let place = offsets.binary_search(&offset).ok().map(|i| i as u64);

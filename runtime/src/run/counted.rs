@@ -69,10 +69,9 @@ impl Sequencer {
         let plan = &self.run.job.plan;
         let at = &mut self.inputs.all[input];
         if row.nth == 0 && at.counts.is_none() && !plan.multiplies && self.run.job.mix().is_none() {
-            let rows = at.take_run(room - self.building.len());
-            let mut rows = rows.iter();
+            let (window, positions) = at.take_positions(room - self.building.len());
             let building = &mut self.building;
-            return Ok(rows.try_for_each(|row| building.push(row, &self.inputs.windows))?);
+            return Ok(building.push_positions(window, positions, &self.inputs.windows)?);
         }
         at.take(row, None);
         self.inputs.note_drawn();

@@ -23,7 +23,7 @@ impl JobRun {
     /// Starts the run. The run works in the background until the run ends or the stream is dropped.
     pub fn start(self) -> BatchStream {
         let run = Arc::new(self);
-        let (sender, batches) = mpsc::channel(1);
+        let (sender, batches) = mpsc::channel(run.waiting);
         let stats = Arc::new(Mutex::new(RunStats::default()));
         let driver = Driver {
             run: Arc::clone(&run),

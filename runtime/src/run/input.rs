@@ -1,6 +1,7 @@
 //! An input of the stream. The input is read one pass at a time; a pass is one traversal of the
 //! input. A pipeline without MIX has one input.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::{Result, exec_datafusion_err};
@@ -133,17 +134,24 @@ impl StreamInput {
         }
     }
 
-    /// Takes and returns at most `n` of the next stored rows of the window, each of which gives one
-    /// row.
-    pub(super) fn take_run(&mut self, n: usize) -> Vec<PlannedRow> {
+    /// Takes at most `n` of the next stored rows of the window, each of which gives one row. Returns
+    /// the number in the run of the window, and the positions of the rows in its order.
+    pub(super) fn take_positions(&mut self, n: usize) -> (u32, Range<usize>) {
         let end = self.rows().len().min(self.at.saturating_add(n));
-        let run: Vec<_> = (self.at..end).map(|at| self.planned(at, 0)).collect();
-        if let Some(last) = run.last() {
+        let taken = self.at..end;
+        if !taken.is_empty() {
+            let last = self.planned(end - 1, 0);
             self.gave = true;
             self.last.row = Some((last.stored, 1));
         }
         self.at = end;
-        run
+        (self.window.unwrap_or_default(), taken)
+    }
+
+    /// Takes rows like [`take_positions`](Self::take_positions), and returns the rows.
+    pub(super) fn take_run(&mut self, n: usize) -> Vec<PlannedRow> {
+        let (_, taken) = self.take_positions(n);
+        taken.map(|at| self.planned(at, 0)).collect()
     }
 
     /// Advances to the next stored row, because the current stored row gives no more rows.

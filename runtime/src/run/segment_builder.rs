@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::common::{Result, internal_datafusion_err, internal_err};
 
 use crate::order::{PassName, StoredRow};
 use crate::segment::{OrderedSegment, OrderedWindow, RowRun};
@@ -115,19 +115,41 @@ impl SegmentBuilder {
             });
             return Ok(());
         }
+        self.push_ordered(window, picked.at, 1);
+        Ok(())
+    }
+
+    /// Adds the rows at `positions` in the order of the window with number `window` in the run. Each
+    /// stored row gives at most one row.
+    pub(super) fn push_positions(
+        &mut self,
+        window: u32,
+        positions: Range<usize>,
+        windows: &BTreeMap<u32, Arc<OrderedWindow>>,
+    ) -> Result<()> {
+        if self.wanted.is_some() {
+            return internal_err!("rows whose outputs are counted are added one by one");
+        }
+        self.rows += positions.len();
+        let window = self.index_of(window, windows)?;
+        // `order` refuses windows of more than `u32::MAX` rows.
+        self.push_ordered(window, positions.start as u32, positions.len() as u32);
+        Ok(())
+    }
+
+    fn push_ordered(&mut self, window: u32, start: u32, rows: u32) {
         match self.runs.last_mut() {
             Some(RowRun::Ordered {
                 window: of,
-                start,
-                rows,
-            }) if *of == window && start.checked_add(*rows) == Some(picked.at) => *rows += 1,
+                start: first,
+                rows: before,
+            }) if *of == window && first.checked_add(*before) == Some(start) => *before += rows,
             _ => self.runs.push(RowRun::Ordered {
                 window,
-                start: picked.at,
-                rows: 1,
+                start,
+                rows,
             }),
         }
-        Ok(())
     }
 
     /// Returns the index in the segment of the window with number `window` in the run, and adds the

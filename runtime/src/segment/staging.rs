@@ -6,21 +6,25 @@ use std::time::Instant;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use datafusion::common::Result;
+use datafusion::execution::memory_pool::MemoryLimit;
+use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
 use futures::stream;
 
 use super::context::SegmentContext;
-use super::reader::ScanRead;
 use super::window::{Staged, StagedSplit, Window};
 use crate::fragment::unwind::caught;
-use crate::order::WindowSplits;
 use crate::order::row_bitmap::RowBitmap;
-use crate::prefetch::prefetched;
+use crate::order::{SnapshotSplit, WindowSplits};
+use crate::prefetch::{AheadRoom, prefetched_in};
 use crate::source::{Access, Scan, StoredRows};
 use crate::stage::RowStage;
 
-/// Number of batches that are read ahead in each split.
+/// Number of batches that are read ahead in each split, whatever their size.
 const BATCHES_AHEAD: usize = 2;
+/// Memory for the further batches that are read ahead, which the splits of a window share, in bytes.
+/// Splits are staged one after the other, so without it, all threads but one would wait.
+const AHEAD_BYTES: usize = 32 << 20;
 
 /// Reads the splits of `window`, and holds or spills their rows. Splits of sources with direct
 /// access, and splits whose rows are all cached, are left out.
@@ -61,12 +65,20 @@ pub(crate) async fn stage_splits(
         projection: read.projection.clone(),
         prune: read.prune.clone(),
     };
+    let room = AheadRoom::new(match env.memory.memory_limit() {
+        MemoryLimit::Finite(bytes) => AHEAD_BYTES.min(bytes / 8),
+        _ => AHEAD_BYTES,
+    });
     let mut reads = stream::iter(wanted)
         .map(|index| {
             let split = snapshot.splits[index as usize];
             let file = snapshot.file_in_source(split.file) as usize;
             let rows = source.read_split(file, split.split as usize, &request);
-            async move { (index, split, prefetched(rows, BATCHES_AHEAD)) }
+            let keep = read.keep.clone();
+            let rows = rows.map(move |stored| split_rows(stored?, &split, keep.as_deref()));
+            let bytes = |rows: &SplitRows| rows.batch.get_array_memory_size();
+            let rows = prefetched_in(rows.boxed(), BATCHES_AHEAD, &room, bytes);
+            async move { (index, split, rows) }
         })
         .buffered(env.in_flight.max(1));
     while let Some((index, split, mut rows)) = reads.next().await {
@@ -74,19 +86,13 @@ pub(crate) async fn stage_splits(
         let mut offsets = Vec::new();
         loop {
             let start = Instant::now();
-            let Some(stored) = rows.next().await else {
+            let Some(read) = rows.next().await else {
                 break;
             };
-            let stored = keep(stored?, read)?;
-            reader.note_reading(start.elapsed(), bytes_of(&stored.batch));
-            // Under a LIMIT, the snapshot may contain only some of the split's rows. The numbers of
-            // the rows read ascend, so a binary search finds the rows of the snapshot.
-            let end = split.first_row + split.rows;
-            let from = stored.numbers.partition_point(|&row| row < split.first_row);
-            let to = stored.numbers.partition_point(|&row| row < end);
-            let numbers = &stored.numbers[from..to];
-            offsets.extend(numbers.iter().map(|row| (row - split.first_row) as u32));
-            stage.push(stored.batch.slice(from, to - from))?;
+            let read = read?;
+            reader.note_reading(start.elapsed(), bytes_of(&read.batch));
+            offsets.extend(read.offsets);
+            stage.push(read.batch)?;
         }
         let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
         if let (Some(cached), false) = (cached, dense) {
@@ -99,14 +105,50 @@ pub(crate) async fn stage_splits(
         });
     }
     splits.sort_unstable_by_key(|s| s.split);
+    if stage.gains_from_join() {
+        let joined = env.pool.run(move || {
+            stage.join()?;
+            Ok(stage)
+        });
+        stage = joined.await?;
+    }
     Ok(Staged { stage, splits })
 }
 
-/// Drops the rows of `stored` that the filter above the scan would drop. If the predicate raises an
-/// error for some row, all rows are kept, and the filter reports the error.
-fn keep(stored: StoredRows, read: &ScanRead) -> Result<StoredRows> {
+/// Rows of a split, as they are staged.
+struct SplitRows {
+    batch: RecordBatch,
+    /// The offset of each row from the first row of the split, ascending.
+    offsets: Vec<u32>,
+}
+
+/// Returns the rows of `stored` that belong to `split` and that the filter `keep` above the scan
+/// does not drop.
+fn split_rows(
+    stored: StoredRows,
+    split: &SnapshotSplit,
+    keep: Option<&dyn PhysicalExpr>,
+) -> Result<SplitRows> {
+    let stored = kept(stored, keep)?;
+    // Under a LIMIT, the snapshot may contain only some of the split's rows. The numbers of the
+    // rows read ascend, so a binary search finds the rows of the snapshot.
+    let end = split.first_row + split.rows;
+    let from = stored.numbers.partition_point(|&row| row < split.first_row);
+    let to = stored.numbers.partition_point(|&row| row < end);
+    let numbers = &stored.numbers[from..to];
+    Ok(SplitRows {
+        offsets: { numbers.iter() }
+            .map(|row| (row - split.first_row) as u32)
+            .collect(),
+        batch: stored.batch.slice(from, to - from),
+    })
+}
+
+/// Drops the rows of `stored` for which `keep` is not true. If it raises an error for some row, all
+/// rows are kept, and the filter reports the error.
+fn kept(stored: StoredRows, keep: Option<&dyn PhysicalExpr>) -> Result<StoredRows> {
     let rows = stored.numbers.len();
-    let Some(predicate) = read.keep.as_ref().filter(|_| rows > 0) else {
+    let Some(predicate) = keep.filter(|_| rows > 0) else {
         return Ok(stored);
     };
     let truth = caught(|| predicate.evaluate(&stored.batch)?.into_array(rows));

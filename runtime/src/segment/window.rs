@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::interleave_record_batch;
+use arrow::compute::{concat_batches, interleave_record_batch};
 use datafusion::common::{Result, internal_err};
 
 use crate::order::row_bitmap::RowBitmap;
@@ -122,7 +122,9 @@ pub(crate) fn gather(
                 picks.push((nth, indices[nth].len()));
             }
             indices[nth].push(index);
-            places[kept] = place;
+            if kept < at {
+                places[kept] = place;
+            }
             kept += 1;
         }
     }
@@ -134,7 +136,12 @@ pub(crate) fn gather(
     if let Some(only) = batches.iter().find(|b| b.num_rows() == kept) {
         return Ok((only.columns().to_vec(), places));
     }
-    let batches: Vec<&RecordBatch> = batches.iter().collect();
-    let rows = interleave_record_batch(&batches, &picks)?;
+    // A segment at the end of a window has the rows of that window before those of the next one.
+    let rows = if picks.is_sorted() && !picks.is_empty() {
+        concat_batches(batches[0].schema_ref(), &batches)?
+    } else {
+        let batches: Vec<&RecordBatch> = batches.iter().collect();
+        interleave_record_batch(&batches, &picks)?
+    };
     Ok((rows.columns().to_vec(), places))
 }

@@ -1,6 +1,7 @@
 //! The row stage, which holds the rows of a window and returns them in any order.
 
 mod error;
+mod join;
 mod ranges;
 mod space;
 mod spill;
@@ -10,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
-use arrow::compute::{interleave_record_batch, take_record_batch};
+use arrow::compute::{concat_batches, interleave_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
@@ -24,6 +25,11 @@ use spill::Spill;
 /// Number of bytes by which the buffers of a batch may exceed twice the size of its rows; a batch
 /// with larger buffers is copied.
 const SLACK_BYTES: usize = 64 << 10;
+/// Size in bytes from which the batches of a stage are joined. Smaller stages lie in the processor's
+/// cache, where rows of many batches are found as quickly.
+const JOINED_BYTES: usize = 8 << 20;
+/// Mean number of consecutive rows from which slices of batches are quicker than single rows.
+const PIECE_ROWS: usize = 64;
 
 /// Store for rows, which returns them in any order. Rows are held in memory while the pool grants
 /// memory, then in a temporary file.
@@ -117,6 +123,28 @@ impl RowStage {
         outcome
     }
 
+    /// Returns true if [`join`](Self::join) makes later calls of [`gather`](Self::gather) quicker.
+    pub(crate) fn gains_from_join(&self) -> bool {
+        self.spill.is_none()
+            && self.reserved_bytes() >= JOINED_BYTES
+            && join::is_worth(&self.batches)
+    }
+
+    /// Joins the batches in memory to one, if memory for a copy is left. Works on the threads of the
+    /// current rayon pool.
+    pub(crate) fn join(&mut self) -> Result<()> {
+        if self.batches.is_empty() || self.reservation.try_grow(self.reserved_bytes()).is_err() {
+            return Ok(());
+        }
+        let joined = join::joined(&self.batches)?;
+        let index_bytes = self.spill.as_ref().map_or(0, Spill::index_bytes);
+        { &self.reservation }.resize(joined.get_array_memory_size() + index_bytes);
+        self.ranges = RowRanges::default();
+        self.ranges.push(joined.num_rows() as u64);
+        self.batches = vec![joined];
+        Ok(())
+    }
+
     fn with_own_schema(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = batch.columns().to_vec();
         let schema = Arc::clone(&self.schema);
@@ -137,6 +165,16 @@ impl RowStage {
         if self.schema.fields().is_empty() {
             let schema = Arc::clone(&self.schema);
             return Ok(record_batch(schema, Vec::new(), indices.len())?);
+        }
+        if let Some(pieces) = self.pieces(indices) {
+            return match &pieces[..] {
+                [only] => Ok(only.clone()),
+                _ => Ok(concat_batches(&self.schema, &pieces)?),
+            };
+        }
+        if let ([only], None) = (&self.batches[..], &self.spill) {
+            let rows = UInt64Array::from_iter_values(indices.iter().copied());
+            return Ok(take_record_batch(only, &rows)?);
         }
         let in_memory = self.ranges.end();
         let spilled: Vec<u64> = indices
@@ -173,6 +211,30 @@ impl RowStage {
             return exec_err!("row stage gathered {rows} of {} rows", indices.len());
         }
         Ok(gathered)
+    }
+
+    /// Returns the rows `indices` as slices of the batches in memory, which are not copied; `None`
+    /// if some rows were spilled, or if too few rows follow one another.
+    fn pieces(&self, indices: &[u64]) -> Option<Vec<RecordBatch>> {
+        let most = indices.len() / PIECE_ROWS;
+        let mut pieces = Vec::new();
+        for run in indices.chunk_by(|a, b| a + 1 == *b) {
+            let (mut first, end) = (run[0], run[run.len() - 1] + 1);
+            if end > self.ranges.end() {
+                return None;
+            }
+            while first < end {
+                if pieces.len() == most {
+                    return None;
+                }
+                let (batch, offset) = self.ranges.find(first);
+                let batch = &self.batches[batch];
+                let rows = (batch.num_rows() - offset).min((end - first) as usize);
+                pieces.push(batch.slice(offset, rows));
+                first += rows as u64;
+            }
+        }
+        Some(pieces)
     }
 }
 

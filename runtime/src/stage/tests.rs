@@ -159,11 +159,14 @@ proptest! {
     #[test]
     fn gather_is_take(
         kinds in prop::collection::vec(0..KINDS, 1..5),
-        sizes in prop::collection::vec(0usize..90, 1..8),
+        sizes in prop::collection::vec(prop_oneof![0usize..90, 0usize..400], 1..8),
         limit in prop_oneof![Just(0usize), 0usize..60_000, Just(usize::MAX)],
         seed in any::<u32>(),
         picks in prop::collection::vec(any::<u32>(), 0..200),
+        // Rows in stored order are returned as slices.
+        run in prop_oneof![Just(1_u64), 1_u64..500],
         cut in 0usize..4,
+        joins in any::<bool>(),
     ) {
         let whole: Vec<_> =
             sizes.iter().zip(0..).map(|(&n, i)| batch(&kinds, n, u64::from(seed) + i * 31)).collect();
@@ -173,11 +176,16 @@ proptest! {
         for piece in &pieces {
             stage.push(piece.clone()).unwrap();
         }
+        if joins && join::is_worth(&stage.batches) {
+            stage.join().unwrap();
+        }
         let all = concat_batches(&schema, &pieces).unwrap();
         prop_assert_eq!(stage.rows(), all.num_rows() as u64);
         prop_assert_eq!(pool.reserved(), stage.reserved_bytes());
         if all.num_rows() > 0 {
-            let order: Vec<u64> = picks.iter().map(|p| u64::from(*p) % all.num_rows() as u64).collect();
+            let rows = all.num_rows() as u64;
+            let runs = picks.iter().map(|p| u64::from(*p) % rows).flat_map(|p| p..rows.min(p + run));
+            let order: Vec<u64> = runs.take(1000).collect();
             let got = stage.gather(&order).unwrap();
             let expected = take_record_batch(&all, &UInt64Array::from(order)).unwrap();
             prop_assert_eq!(got.schema(), expected.schema());
@@ -237,6 +245,31 @@ fn slices_of_a_large_batch_do_not_hold_it() {
     }
     assert_eq!(stage.rows(), 40_000);
     assert!(stage.reserved_bytes() < 2 * rows.get_array_memory_size());
+}
+
+#[test]
+fn batches_of_narrow_rows_are_joined_while_memory_is_left() {
+    let narrow = batch(&[0, 1, 5], 5000, 2);
+    let wide = batch(&[0, 6], 5000, 2);
+    for (rows, limit, joins) in [
+        (&narrow, usize::MAX, true),
+        (&narrow, 5 * narrow.get_array_memory_size(), false),
+        (&wide, usize::MAX, false),
+    ] {
+        let (mut stage, pool) = stage(&rows.schema(), limit);
+        for start in 0..4 {
+            stage.push(rows.slice(start, 4996)).unwrap();
+        }
+        if join::is_worth(&stage.batches) {
+            stage.join().unwrap();
+        }
+        assert_eq!(stage.batches.len(), if joins { 1 } else { 4 });
+        assert_eq!(pool.reserved(), stage.reserved_bytes());
+        let picks: Vec<u64> = (0..9000).map(|i| i * 7919 % stage.rows()).collect();
+        let of_row = picks.iter().map(|pick| pick % 4996 + pick / 4996);
+        let expected = take_record_batch(rows, &UInt64Array::from_iter_values(of_row)).unwrap();
+        assert_eq!(shown(&stage.gather(&picks).unwrap()), shown(&expected));
+    }
 }
 
 #[test]

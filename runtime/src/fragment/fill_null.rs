@@ -1,0 +1,225 @@
+//! `coalesce(x, constant)` over numbers, dates and times.
+//!
+//! DataFusion computes `coalesce` as a CASE, which evaluates `x` twice, and filters and merges rows.
+//! Here the values are copied, and those of nulls are overwritten.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch,
+    downcast_primitive_array,
+};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::util::bit_iterator::BitIndexIterator;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{CaseExpr, IsNotNullExpr, Literal};
+
+use super::wrapped::row_call;
+
+/// Replaces each `CASE WHEN x IS NOT NULL THEN x ELSE constant END`, the simplified form of
+/// `coalesce`, where `x` has a primitive type.
+pub(super) fn with_filled_nulls(
+    expr: Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    expr.transform_up(|expr| {
+        Ok(match FillNull::try_from_case(&expr, schema)? {
+            Some(filled) => Transformed::yes(Arc::new(filled)),
+            None => Transformed::no(expr),
+        })
+    })
+    .data()
+}
+
+/// Expression that evaluates `of` and replaces nulls by the value `fill`.
+#[derive(Debug)]
+struct FillNull {
+    of: Arc<dyn PhysicalExpr>,
+    fill: ScalarValue,
+}
+
+impl FillNull {
+    /// Converts `expr` if it is a CASE as [`with_filled_nulls`] replaces.
+    fn try_from_case(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Self>> {
+        let Some(case) = expr.downcast_ref::<CaseExpr>() else {
+            return Ok(None);
+        };
+        let ([(when, then)], None, Some(otherwise)) =
+            (case.when_then_expr(), case.expr(), case.else_expr())
+        else {
+            return Ok(None);
+        };
+        let (Some(when), Some(fill)) = (
+            when.downcast_ref::<IsNotNullExpr>(),
+            otherwise.downcast_ref::<Literal>(),
+        ) else {
+            return Ok(None);
+        };
+        let data_type = then.data_type(schema)?;
+        let fits = data_type.is_primitive()
+            && fill.value().data_type() == data_type
+            && !fill.value().is_null()
+            && when.arg().eq(then)
+            // The rows that such a function reports as failed are noted by the expressions that
+            // call it.
+            && !then.exists(|of| Ok(row_call(of).is_some()))?;
+        Ok(fits.then(|| Self {
+            of: Arc::clone(then),
+            fill: fill.value().clone(),
+        }))
+    }
+}
+
+impl PartialEq for FillNull {
+    fn eq(&self, other: &Self) -> bool {
+        self.of.eq(&other.of) && self.fill == other.fill
+    }
+}
+
+impl Eq for FillNull {}
+
+impl Hash for FillNull {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.of.hash(state);
+        self.fill.hash(state);
+    }
+}
+
+impl fmt::Display for FillNull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "coalesce({}, {})", self.of, self.fill)
+    }
+}
+
+impl PhysicalExpr for FillNull {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        let array = match self.of.evaluate(batch)? {
+            ColumnarValue::Scalar(value) if value.is_null() => {
+                return Ok(ColumnarValue::Scalar(self.fill.clone()));
+            }
+            ColumnarValue::Array(array) if array.null_count() > 0 => array,
+            without_nulls => return Ok(without_nulls),
+        };
+        let fill = self.fill.to_array()?;
+        let array = array.as_ref();
+        let filled = downcast_primitive_array!(
+            array => filled(array, fill.as_ref()),
+            _ => return internal_err!("{self} got values of {}", array.data_type())
+        );
+        Ok(ColumnarValue::Array(filled))
+    }
+
+    fn data_type(&self, _schema: &Schema) -> Result<DataType> {
+        Ok(self.fill.data_type())
+    }
+
+    fn nullable(&self, _schema: &Schema) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn return_field(&self, _schema: &Schema) -> Result<FieldRef> {
+        let name = self.to_string();
+        Ok(Arc::new(Field::new(name, self.fill.data_type(), false)))
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.of]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(Arc::new(Self {
+            of: children.pop().unwrap_or_else(|| Arc::clone(&self.of)),
+            fill: self.fill.clone(),
+        }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Returns the values of `array`, with the only value of `fill` in the place of nulls.
+fn filled<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, fill: &dyn Array) -> ArrayRef {
+    let fill = fill.as_primitive::<T>().value(0);
+    let mut values = array.values().to_vec();
+    if let Some(nulls) = array.nulls() {
+        let missing = !nulls.inner();
+        for row in BitIndexIterator::new(missing.values(), missing.offset(), missing.len()) {
+            values[row] = fill;
+        }
+    }
+    let filled = PrimitiveArray::<T>::new(values.into(), None);
+    Arc::new(filled.with_data_type(array.data_type().clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int32Array, Int64Array, StringArray};
+    use arrow::datatypes::Int64Type;
+    use datafusion::common::DFSchema;
+    use datafusion::functions::expr_fn::coalesce;
+    use datafusion::logical_expr::{Expr, col, lit, when};
+
+    use super::super::compile::compile_expr;
+    use super::super::evaluate::evaluate;
+    use super::*;
+
+    fn batch() -> RecordBatch {
+        let whole = Int64Array::from(vec![Some(9), Some(7), None, Some(-3), None, None, Some(2)]);
+        let nulls = Int64Array::from(vec![None; 6]);
+        let small = Int32Array::from(vec![Some(4), None, Some(5), None, None, Some(6)]);
+        let texts = StringArray::from(vec![Some("a"), None, None, None, None, None]);
+        RecordBatch::try_from_iter([
+            ("a", Arc::new(whole.slice(1, 6)) as ArrayRef),
+            ("n", Arc::new(nulls)),
+            ("s", Arc::new(small)),
+            ("t", Arc::new(texts)),
+        ])
+        .unwrap()
+    }
+
+    /// Returns the values of `expr`, and true if a null is filled somewhere in it.
+    fn computed(expr: &Expr) -> (ArrayRef, bool) {
+        let batch = batch();
+        let schema = DFSchema::try_from(batch.schema().as_ref().clone()).unwrap();
+        let compiled = compile_expr(expr, schema).unwrap();
+        let (values, failures) = evaluate(&compiled, &batch).unwrap();
+        assert!(failures.is_empty());
+        let is_filled = compiled.exists(|e| Ok(e.is::<FillNull>())).unwrap();
+        (values, is_filled)
+    }
+
+    #[test]
+    fn nulls_are_replaced_and_other_values_stay() {
+        let of = |expr: Expr| {
+            let (values, is_filled) = computed(&expr);
+            assert!(is_filled, "{expr}");
+            assert_eq!(values.null_count(), 0);
+            values.as_primitive::<Int64Type>().values().to_vec()
+        };
+        let filled = of(coalesce(vec![col("a"), lit(5_i64)]));
+        assert_eq!(filled, [7, 5, -3, 5, 5, 2]);
+        assert_eq!(of(coalesce(vec![col("n"), lit(1_i64)])), [1; 6]);
+        let twice = coalesce(vec![col("a") + col("a"), lit(0_i64)]);
+        assert_eq!(of(twice), [14, 0, -6, 0, 0, 4]);
+    }
+
+    #[test]
+    fn other_cases_are_not_replaced() {
+        let other = when(col("a").is_not_null(), col("n")).otherwise(lit(0_i64));
+        let texts = coalesce(vec![col("t"), lit("x")]);
+        let columns = coalesce(vec![col("a"), col("n")]);
+        let null = coalesce(vec![col("a"), lit(None::<i64>)]);
+        for expr in [other.unwrap(), texts, columns, null] {
+            assert!(!computed(&expr).1, "{expr}");
+        }
+    }
+}
