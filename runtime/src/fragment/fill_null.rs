@@ -217,7 +217,7 @@ mod tests {
         let other = when(col("a").is_not_null(), col("n")).otherwise(lit(0_i64));
         let texts = coalesce(vec![col("t"), lit("x")]);
         let columns = coalesce(vec![col("a"), col("n")]);
-        let null = coalesce(vec![col("a"), lit(None::<i64>)]);
+        let null = coalesce(vec![col("a"), lit(ScalarValue::Int64(None))]);
         for expr in [other.unwrap(), texts, columns, null] {
             assert!(!computed(&expr).1, "{expr}");
         }

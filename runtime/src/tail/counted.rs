@@ -51,26 +51,41 @@ impl Tail {
         let keys = self.keyed(&mut rows)?;
         let ids = rows.row_ids()?;
         let piece = self.counter.pieces.add(rows);
-        let mut last = None;
-        for (row, &position) in ids.position.values().iter().enumerate() {
-            if self.counter.accountant.take_reached() {
-                break;
+        let positions = ids.position.values();
+        let (mut row, mut last) = (0, None);
+        while row < positions.len() && !self.counter.accountant.take_reached() {
+            // Where each batch is a number of rows, the rows of the open batch are counted at once.
+            let room = self.counter.accountant.room();
+            let rows = room.map_or(1, |room| usize::try_from(room).unwrap_or(usize::MAX).max(1));
+            let run = row..positions.len().min(row.saturating_add(rows));
+            let mut held = Vec::with_capacity(run.len());
+            for (&position, row) in positions[run.clone()].iter().zip(run.start..) {
+                let Some(at) = origin.index_of(position) else {
+                    return Ok(internal_err!("a segment has a row that was not requested")?);
+                };
+                let carried = origin.carried(&self.snapshot, at);
+                let (carried, given) = self.counter.named(origin.mixes, carried);
+                last = Some((at, given));
+                held.push(Held {
+                    piece,
+                    row: row as u32,
+                    carried,
+                });
             }
-            let Some(at) = origin.index_of(position) else {
-                return Ok(internal_err!("a segment has a row that was not requested")?);
-            };
             let snapshot = &self.snapshot;
-            let (carried, given) =
-                { &mut self.counter }.named(origin.mixes, origin.carried(snapshot, at));
-            last = Some((at, given));
-            let held = Held {
-                piece,
-                row: row as u32,
-                carried,
+            let behind = || match last {
+                Some((at, given)) => origin.behind(snapshot, at, given),
+                None => origin.before.clone(),
             };
-            let key = keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
-            let behind = || origin.behind(snapshot, at, given);
-            self.counter.accountant.count(held, key, behind);
+            let accountant = &mut self.counter.accountant;
+            if room.is_some() {
+                accountant.count_run(held.into_iter(), behind);
+            } else {
+                let key = |row: usize| keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
+                let held = held.into_iter().zip(run.clone());
+                held.for_each(|(held, row)| accountant.count(held, key(row), behind));
+            }
+            row = run.end;
             if self.counter.accountant.has_assigned() {
                 self.put_out_counted(out)?;
             }
