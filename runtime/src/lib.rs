@@ -4,8 +4,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`pool`], `memory`, `prefetch`, [`task`] | compute threads, memory for windows, work that runs ahead, tasks |
-//! | [`output_file`], [`cpu`], `record_batch` | files written atomically; CPU time; batches without columns |
+//! | [`pool`], `memory`, `channel`, `prefetch`, [`task`] | compute threads, memory for windows, bounded channels, work that runs ahead, tasks |
+//! | [`output_file`], [`cpu`], `record_batch` | files written atomically; CPU time; batches without columns, sizes of rows |
 //! | [`objects`] | object stores and web servers: listings, bounded reads |
 //! | [`source`] | files, splits, rows by reference, for each format |
 //! | `order` | without I/O: the stored rows of a pipeline, windows, the order of rows within windows |
@@ -18,6 +18,7 @@
 //! | [`run`] | the local engine: one run of a job from a cursor |
 
 pub mod cache;
+mod channel;
 pub mod cpu;
 pub mod dead_letters;
 pub mod error;

@@ -4,16 +4,14 @@
 //! |---|---|
 //! | segments and windows, in order | [`ahead`] |
 //! | segments that an engine computes | [`prefetched`] |
-//! | batches of one split | [`prefetched_in`], with room that the splits of a window share |
+//! | batches of one split | [`prefetched_in`], with room that the splits of a job share |
 //! | the rows of one window, which several segments share | [`LazyWindow`](crate::segment::LazyWindow) |
-
-use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt, TryStreamExt};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc};
+use futures::{Stream, StreamExt};
 
+use crate::channel::{ChannelRoom, channel};
 use crate::task::{lost, owned, received};
 
 /// Runs each piece of work in a separate task, at most `at_once` tasks concurrently, and yields the
@@ -37,32 +35,6 @@ where
         .map(move |done| done.unwrap_or_else(|why| failed(lost("a task of the engine", why))))
 }
 
-/// Memory that several streams share for the items that they read ahead.
-#[derive(Debug, Clone)]
-pub(crate) struct AheadRoom {
-    /// Free memory in KiB.
-    free: Arc<Semaphore>,
-    all: u32,
-}
-
-impl AheadRoom {
-    pub(crate) fn new(bytes: usize) -> Self {
-        let all = u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
-        Self {
-            free: Arc::new(Semaphore::new(all as usize)),
-            all,
-        }
-    }
-
-    /// Waits until there is room for so many bytes, or all is free.
-    async fn acquire(&self, bytes: usize) -> Result<OwnedSemaphorePermit, AcquireError> {
-        let wanted = u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
-        let free = Arc::clone(&self.free);
-        free.acquire_many_owned(wanted.clamp(1, self.all.max(1)))
-            .await
-    }
-}
-
 /// Reads `items` in a separate task, which may be `ahead` items ahead of the consumer. Dropping the
 /// returned stream aborts the task. If the task panics, the last item is an error.
 pub(crate) fn prefetched<T, E>(
@@ -73,41 +45,31 @@ where
     T: Send + 'static,
     E: From<DataFusionError> + Send + 'static,
 {
-    prefetched_in(items, ahead, &AheadRoom::new(0), |_| 0)
+    prefetched_in(items, ahead, &ChannelRoom::new(0), |_| 0)
 }
 
 /// Like [`prefetched`], and reads further items ahead while there is `room` for them. `bytes`
-/// returns the size of an item. A stream can always be `ahead` items ahead, so streams that are
-/// consumed one after the other do not wait for each other.
+/// returns the size of an item.
 pub(crate) fn prefetched_in<T, E>(
     mut items: BoxStream<'static, Result<T, E>>,
     ahead: usize,
-    room: &AheadRoom,
-    bytes: impl Fn(&T) -> usize + Send + 'static,
+    room: &ChannelRoom,
+    bytes: impl Fn(&T) -> u64 + Send + 'static,
 ) -> BoxStream<'static, Result<T, E>>
 where
     T: Send + 'static,
     E: From<DataFusionError> + Send + 'static,
 {
-    // Each item in the channel holds a place, either of its own stream or in the shared room.
-    let (sender, receiver) = mpsc::channel(Semaphore::MAX_PERMITS);
-    let places = Arc::new(Semaphore::new(ahead.max(1)));
-    let room = room.clone();
+    let (sender, receiver) = channel(ahead, room);
     let task = owned(async move {
         while let Some(item) = items.next().await {
             let size = item.as_ref().map_or(0, &bytes);
-            let place = tokio::select! {
-                biased;
-                place = Arc::clone(&places).acquire_owned() => place,
-                place = room.acquire(size) => place,
-            };
-            if sender.send(item.map(|item| (item, place))).await.is_err() {
+            if !sender.send(item, size).await {
                 break;
             }
         }
     });
-    let items = received(receiver, task, "reading ahead");
-    items.map_ok(|(item, _place)| item).boxed()
+    received(receiver.into_stream(), task, "reading ahead")
 }
 
 #[cfg(test)]

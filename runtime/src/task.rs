@@ -11,7 +11,7 @@ use std::future::Future;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_datafusion_err};
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, future};
+use futures::{Stream, StreamExt, future};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -77,10 +77,10 @@ pub async fn blocking<T: Send + 'static>(
     task.await.map_err(|why| lost(what, why))
 }
 
-/// Yields the items of `receiver`, the end of a channel that `task` fills, and then an error if the
-/// task panicked or was interrupted. `what` names the task's work in errors.
+/// Yields `items`, which come through a channel that `task` fills, and then an error if the task
+/// panicked or was interrupted. `what` names the task's work in errors.
 pub(crate) fn received<T, E>(
-    receiver: mpsc::Receiver<Result<T, E>>,
+    items: impl Stream<Item = Result<T, E>> + Send + 'static,
     task: impl Future<Output = Result<(), JoinError>> + Send + 'static,
     what: &'static str,
 ) -> BoxStream<'static, Result<T, E>>
@@ -88,9 +88,6 @@ where
     T: Send + 'static,
     E: From<DataFusionError> + Send + 'static,
 {
-    let items = stream::unfold(receiver, |mut receiver| async move {
-        Some((receiver.recv().await?, receiver))
-    });
     let ended =
         stream::once(async move { task.await.err().map(|why| Err(lost(what, why).into())) });
     items.chain(ended.filter_map(future::ready)).boxed()
@@ -105,12 +102,15 @@ pub(crate) fn blocking_stream<T: Send + 'static>(
 ) -> BoxStream<'static, Result<T>> {
     let started = async move {
         let (sender, receiver) = mpsc::channel(1);
+        let items = stream::unfold(receiver, |mut receiver| async move {
+            Some((receiver.recv().await?, receiver))
+        });
         #[expect(
             clippy::disallowed_methods,
             reason = "the one place that starts blocking work with a channel"
         )]
         let task = tokio::task::spawn_blocking(move || work(&sender));
-        received(receiver, task, what)
+        received(items, task, what)
     };
     stream::once(started).flatten().boxed()
 }

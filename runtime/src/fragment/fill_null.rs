@@ -11,7 +11,7 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch,
     downcast_primitive_array,
 };
-use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, Schema};
 use arrow::util::bit_iterator::BitIndexIterator;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue, internal_err};
@@ -109,9 +109,12 @@ impl PhysicalExpr for FillNull {
         let array = array.as_ref();
         let filled = downcast_primitive_array!(
             array => filled(array, fill.as_ref()),
-            _ => return internal_err!("{self} got values of {}", array.data_type())
+            _ => None
         );
-        Ok(ColumnarValue::Array(filled))
+        match filled {
+            Some(filled) => Ok(ColumnarValue::Array(filled)),
+            None => internal_err!("{self} got values of {}", array.data_type()),
+        }
     }
 
     fn data_type(&self, _schema: &Schema) -> Result<DataType> {
@@ -120,11 +123,6 @@ impl PhysicalExpr for FillNull {
 
     fn nullable(&self, _schema: &Schema) -> Result<bool> {
         Ok(false)
-    }
-
-    fn return_field(&self, _schema: &Schema) -> Result<FieldRef> {
-        let name = self.to_string();
-        Ok(Arc::new(Field::new(name, self.fill.data_type(), false)))
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
@@ -146,9 +144,10 @@ impl PhysicalExpr for FillNull {
     }
 }
 
-/// Returns the values of `array`, with the only value of `fill` in the place of nulls.
-fn filled<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, fill: &dyn Array) -> ArrayRef {
-    let fill = fill.as_primitive::<T>().value(0);
+/// Returns the values of `array`, with the only value of `fill` in the place of nulls; `None` if the
+/// types differ.
+fn filled<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, fill: &dyn Array) -> Option<ArrayRef> {
+    let fill = fill.as_primitive_opt::<T>()?.value(0);
     let mut values = array.values().to_vec();
     if let Some(nulls) = array.nulls() {
         let missing = !nulls.inner();
@@ -157,16 +156,16 @@ fn filled<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, fill: &dyn Array) ->
         }
     }
     let filled = PrimitiveArray::<T>::new(values.into(), None);
-    Arc::new(filled.with_data_type(array.data_type().clone()))
+    Some(Arc::new(filled.with_data_type(array.data_type().clone())))
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{Int32Array, Int64Array, StringArray};
-    use arrow::datatypes::Int64Type;
+    use arrow::datatypes::{Int64Type, TimeUnit};
     use datafusion::common::DFSchema;
     use datafusion::functions::expr_fn::coalesce;
-    use datafusion::logical_expr::{Expr, col, lit, when};
+    use datafusion::logical_expr::{Expr, cast, col, lit, when};
 
     use super::super::compile::compile_expr;
     use super::super::evaluate::evaluate;
@@ -210,6 +209,51 @@ mod tests {
         assert_eq!(of(coalesce(vec![col("n"), lit(1_i64)])), [1; 6]);
         let twice = coalesce(vec![col("a") + col("a"), lit(0_i64)]);
         assert_eq!(of(twice), [14, 0, -6, 0, 0, 4]);
+    }
+
+    #[test]
+    fn all_primitive_types_are_filled_as_a_case_fills_them() {
+        let batch = batch();
+        let types = [
+            DataType::Int8,
+            DataType::UInt16,
+            DataType::Float32,
+            DataType::Float64,
+            DataType::Date32,
+            DataType::Timestamp(TimeUnit::Microsecond, Some("+02:00".into())),
+            DataType::Duration(TimeUnit::Second),
+            DataType::Decimal128(12, 2),
+            DataType::Decimal256(40, 3),
+        ];
+        for data_type in types {
+            let of = cast(
+                cast(col("a") * col("a"), DataType::Int32),
+                data_type.clone(),
+            );
+            let fill = ScalarValue::Int32(Some(1)).cast_to(&data_type).unwrap();
+            let filled = coalesce(vec![of.clone(), lit(fill.clone())]);
+            // A CASE of another form has the same values.
+            let case = when(of.clone().is_null(), lit(fill)).otherwise(of).unwrap();
+            let (values, is_filled) = computed(&filled);
+            let (expected, is_other_filled) = computed(&case);
+            assert!(is_filled && !is_other_filled, "{data_type}");
+            assert_eq!(&values, &expected);
+            assert_eq!(values.data_type(), &data_type);
+            assert_eq!(values.len(), batch.num_rows());
+        }
+    }
+
+    #[test]
+    fn a_row_whose_value_fails_is_an_error_of_its_own() {
+        let batch = batch();
+        let schema = DFSchema::try_from(batch.schema().as_ref().clone()).unwrap();
+        let divided = coalesce(vec![lit(6_i64) / (col("a") - lit(7_i64)), lit(9_i64)]);
+        let compiled = compile_expr(&divided, schema).unwrap();
+        let (values, failures) = evaluate(&compiled, &batch).unwrap();
+        assert_eq!(failures.into_keys().collect::<Vec<_>>(), [0]);
+        let values: Vec<_> = values.as_primitive::<Int64Type>().iter().collect();
+        let expected = [None, Some(9), Some(0), Some(9), Some(9), Some(-1)];
+        assert_eq!(values, expected);
     }
 
     #[test]

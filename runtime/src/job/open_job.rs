@@ -103,7 +103,10 @@ impl OpenJob {
             row_cost: report.map(|report| report.epoch_cost() / rows),
             analyze: config.analyze,
             memory_limit: config.memory_limit,
-            segments: SegmentContext::new(&plan.data, &plan.reader, &env),
+            segments: SegmentContext {
+                is_shuffled: clauses.shuffle.is_some(),
+                ..SegmentContext::new(&plan.data, &plan.reader, &env)
+            },
             windows: WindowCache::new(config.memory() / IDLE_WINDOWS),
             orders: OrderCache::new(config.memory() / IDLE_WINDOWS),
             plan,

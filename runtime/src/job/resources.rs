@@ -9,6 +9,7 @@ use forebay_udfs::room::DecodeRoom;
 use forebay_udfs::seek_index_store::{SeekIndexAccess, SeekIndexStore};
 
 use super::JobConfig;
+use crate::channel::ChannelRoom;
 use crate::error::{Error, Result};
 use crate::memory::window_memory;
 use crate::pool::{ComputePool, threads};
@@ -24,6 +25,12 @@ const SEGMENTS_IN_MEMORY: u64 = 64;
 /// Divisor of the memory limit: seek indexes may take a sixteenth beside it. Those of a million photos of
 /// ImageNet take 2 GB.
 const INDEX_DIVISOR: u64 = 16;
+
+/// Memory for the batches that are read ahead while windows are staged, in bytes. Splits are staged one
+/// after the other, so without it, all threads but one would wait for the split that is next.
+const AHEAD_BYTES: u64 = 32 << 20;
+/// Divisor of the memory limit: batches that are read ahead may take a sixteenth of it.
+const AHEAD_DIVISOR: u64 = 16;
 
 /// The seek indexes of this process.
 static INDEXES: ProcessWide<SeekIndexStore> = ProcessWide::new();
@@ -47,6 +54,7 @@ pub(super) fn environment(config: &JobConfig, compiled: &Compiled) -> Result<Env
     Ok(Env {
         pool: ComputePool::open(config.threads, decoding)?,
         room,
+        ahead: ChannelRoom::new(AHEAD_BYTES.min(memory / AHEAD_DIVISOR)),
         spill: Arc::new(SpillSpace::default()),
         // Windows get half of the memory; segments and batches get the other half.
         memory: window_memory(config.memory_limit),

@@ -174,3 +174,24 @@ fn positions_are_uniform() {
         assert!(chi_square(of_split) < 27.9, "{of_split:?}");
     }
 }
+
+/// The splits are cut and joined to pieces that threads sort.
+#[test]
+fn pruned_rows_are_left_out_of_the_order_of_large_windows() {
+    let snapshot = snapshot(&[&[70_000, 3], &[140_000]], 0..u64::MAX);
+    let shuffle = Some(ShuffleWindow::Global);
+    let window = all_windows(&snapshot, shuffle, 5).remove(0);
+    let kept = RowBitmap::new((0..70_000).filter(|offset| offset % 3 == 1));
+    let ordered = |kept: Option<&RowBitmap>| {
+        let kept = |split| kept.filter(|_| split == 0);
+        order(&snapshot, &window, shuffle, 5, u64::MAX, kept).unwrap()
+    };
+    let all = ordered(None);
+    assert_eq!(all.len(), 210_003);
+    let mut stored: Vec<u64> = all.iter().map(|&row| snapshot.stored(row)).collect();
+    assert!(!stored.is_sorted());
+    stored.sort_unstable();
+    assert!(stored.into_iter().eq(0..210_003));
+    let left = { all.into_iter() }.filter(|row| row.split != 0 || kept.rank(row.offset).is_some());
+    assert_eq!(ordered(Some(&kept)), left.collect::<Vec<_>>());
+}

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::computed::computed_by;
@@ -13,17 +12,23 @@ use super::job_run::JobRun;
 use super::output::{Computed, Output};
 use super::sequencer::Sequencer;
 use super::work::{TakeReached, WorkItem};
+use crate::channel::{ChannelRoom, Receiver, Sender, channel};
 use crate::error::{Error, Result};
 use crate::prefetch::ahead;
+use crate::record_batch::row_bytes;
 use crate::segment::{OrderedSegment, ReadSegment};
 use crate::tail::{Batch, RunStats};
 use crate::task;
+
+/// Memory for small batches that wait for the consumer, beside one batch of any size, in bytes. Each
+/// time that the run and the consumer wait for each other takes as long as making a small batch.
+const WAITING_BYTES: u64 = 1 << 20;
 
 impl JobRun {
     /// Starts the run. The run works in the background until the run ends or the stream is dropped.
     pub fn start(self) -> BatchStream {
         let run = Arc::new(self);
-        let (sender, batches) = mpsc::channel(run.waiting);
+        let (sender, batches) = channel(1, &ChannelRoom::new(WAITING_BYTES));
         let stats = Arc::new(Mutex::new(RunStats::default()));
         let driver = Driver {
             run: Arc::clone(&run),
@@ -45,7 +50,7 @@ impl JobRun {
 #[derive(Debug)]
 pub struct BatchStream {
     run: Arc<JobRun>,
-    batches: mpsc::Receiver<Result<Batch>>,
+    batches: Receiver<Result<Batch>>,
     stats: Arc<Mutex<RunStats>>,
     /// The task that drives the run; `None` after the end of the task was observed.
     task: Option<JoinHandle<()>>,
@@ -59,7 +64,7 @@ impl BatchStream {
 
     /// Returns the next batch, or `None` at the end. An error ends the run.
     pub async fn next(&mut self) -> Option<Result<Batch>> {
-        if let Some(batch) = self.batches.recv().await {
+        if let Some(batch) = self.batches.next().await {
             return Some(batch);
         }
         // The channel also closes if the run panics.
@@ -106,7 +111,7 @@ impl Drop for BatchStream {
 /// Drives a run: passes its rows from the segments through the tail to the consumer.
 struct Driver {
     run: Arc<JobRun>,
-    sender: mpsc::Sender<Result<Batch>>,
+    sender: Sender<Result<Batch>>,
     stats: Arc<Mutex<RunStats>>,
     take_reached: TakeReached,
 }
@@ -118,7 +123,7 @@ impl Driver {
         self.run.publish().await;
         if let Err(error) = driven {
             // Sending fails if the consumer hung up.
-            let _ = self.sender.send(Err(error)).await;
+            self.sender.send(Err(error), 0).await;
         }
     }
 
@@ -128,7 +133,7 @@ impl Driver {
         loop {
             // Rows are accepted only when the channel has room for their batch. Therefore, no batch
             // waits outside the channel, and memory is bounded and the same in every epoch.
-            if self.sender.reserve().await.is_err() {
+            if !self.sender.ready().await {
                 return Ok(());
             }
             let item = computed.next().await;
@@ -207,7 +212,8 @@ impl Driver {
                 return true;
             }
             let mine = output.is_mine(output.seen);
-            if mine && self.sender.send(Ok(batch)).await.is_err() {
+            let bytes = row_bytes(&batch.batch);
+            if mine && !self.sender.send(Ok(batch), bytes).await {
                 return true;
             }
             output.seen += 1;

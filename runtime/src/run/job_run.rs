@@ -60,8 +60,6 @@ pub struct JobRun {
     /// Maximum number of segments that are computed concurrently, and of segments that are read
     /// before they can be computed.
     pub in_flight: usize,
-    /// Maximum number of finished batches that wait for the consumer.
-    pub(super) waiting: usize,
     /// Number of this rank's batches after which the run ends; `None` for no limit.
     pub limit_batches: Option<u64>,
     pub(super) analyze: bool,

@@ -8,7 +8,7 @@ use forebay_planner::compile::Compiled;
 
 use super::config::{RunConfig, RunScope};
 use super::job_run::{JobRun, RowCountSource};
-use super::sizing::run_sizes;
+use super::sizing::segment_size;
 use crate::cache::Stores;
 use crate::error::{Error, Result};
 use crate::job::row_counts::{CountCall, RowCounts};
@@ -62,7 +62,7 @@ impl JobRun {
         config.check()?;
         let clauses = &job.clauses;
         let ranks = RankAssignment::new(clauses, config.rank, config.world.max(1), config.uneven);
-        let sizes = run_sizes(&job, &ranks, config)?;
+        let (segment_rows, in_flight) = segment_size(&job, &ranks, config)?;
         if let Some(token) = &config.resume {
             token.check(&job.name)?;
         }
@@ -78,9 +78,8 @@ impl JobRun {
             resume: config.resume.as_ref().map(|token| token.cursor.clone()),
             scope: config.internals.scope.clone(),
             replayed: None,
-            segment_rows: sizes.segment_rows,
-            in_flight: sizes.in_flight,
-            waiting: sizes.waiting,
+            segment_rows,
+            in_flight,
             limit_batches: config.limit_batches,
             analyze: config.internals.analyze,
             engine: config.internals.engine.clone(),

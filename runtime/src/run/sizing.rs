@@ -11,31 +11,16 @@ use crate::stream::assignment::RankAssignment;
 /// is ready soon and that threads finish at about the same time. The time is long enough to hide
 /// the overhead of a segment (about 50 us).
 const SEGMENT_TIME: u128 = 50_000_000_000;
-/// Size in bytes up to which twice as many segments are computed concurrently.
+/// Size in bytes of segments of which two for each thread are computed concurrently.
 const SMALL_SEGMENT_BYTES: u64 = 4 << 20;
 /// Maximum size in bytes of a batch that is computed as one segment. Such a batch need not be
 /// concatenated from several segments.
 const WHOLE_BATCH_BYTES: u64 = 64 << 20;
-/// Memory for the finished batches that wait for the consumer, in bytes. Each time that the run and the
-/// consumer wait for each other takes some ten microseconds, which is as long as a small batch takes.
-const WAITING_BYTES: u64 = 1 << 20;
-/// Maximum number of finished batches that wait for the consumer.
-const MAX_WAITING: u64 = 32;
 /// Memory in bytes that is reserved for allocations that are not accounted individually.
 const MEMORY_FLOOR: u64 = 16 << 20;
 
-/// Sizes of a run.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RunSizes {
-    /// Number of rows in a segment.
-    pub(super) segment_rows: u64,
-    /// Number of segments that are computed concurrently.
-    pub(super) in_flight: usize,
-    /// Number of finished batches that may wait for the consumer.
-    pub(super) waiting: usize,
-}
-
-/// Returns the sizes of a run.
+/// Returns the number of rows in a segment of a run, and the number of segments that are computed
+/// concurrently.
 ///
 /// Segments are whole batches, or equal parts of a batch. A segment takes about [`SEGMENT_TIME`] or
 /// about [`Env::segment_bytes`](crate::segment::Env::segment_bytes), whichever is reached first,
@@ -46,18 +31,14 @@ pub(super) struct RunSizes {
 ///
 /// # Errors
 /// Fails if the memory limit is too small for three batches.
-pub(super) fn run_sizes(
+pub(super) fn segment_size(
     job: &OpenJob,
     ranks: &RankAssignment,
     config: &RunConfig,
-) -> Result<RunSizes> {
+) -> Result<(u64, usize)> {
     let threads_and_one = job.env().in_flight;
     if let Some(rows) = config.internals.segment_rows {
-        return Ok(RunSizes {
-            segment_rows: rows.max(1),
-            in_flight: threads_and_one,
-            waiting: 1,
-        });
+        return Ok((rows.max(1), threads_and_one));
     }
     let limit = job.memory_limit.unwrap_or(DEFAULT_MEMORY);
     let batch_rows = ranks.full().unwrap_or(1).max(1);
@@ -104,17 +85,14 @@ pub(super) fn run_sizes(
     // early.
     let room = limit / 4 / rows.saturating_mul(row_bytes).max(1);
     let at_once = usize::try_from(room).unwrap_or(usize::MAX).max(2);
-    // The threads go on with further small segments while the run takes the rows of finished ones.
+    // Threads go on with other small segments while the run takes the rows of finished ones. A run
+    // that measures its operators computes one segment at a time.
     let is_small = rows.saturating_mul(row_bytes) <= SMALL_SEGMENT_BYTES;
-    let wanted = threads_and_one * if is_small { 2 } else { 1 };
+    let twice = threads_and_one.saturating_sub(1) * 2;
+    let wanted = threads_and_one.max(if is_small { twice } else { 0 });
     let mut in_flight = wanted.min(at_once);
     if is_whole && rows == batch_rows {
         in_flight = in_flight.min(2);
     }
-    let waiting = WAITING_BYTES / batch_bytes.max(1);
-    Ok(RunSizes {
-        segment_rows: rows,
-        in_flight,
-        waiting: waiting.clamp(1, MAX_WAITING) as usize,
-    })
+    Ok((rows, in_flight))
 }

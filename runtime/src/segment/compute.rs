@@ -191,7 +191,9 @@ impl Leaves {
     /// Computes the output rows of the fragment. Also returns the rows that are to be stored in the
     /// cache.
     fn compute(mut self, context: &SegmentContext) -> Result<(RowBatch, Option<Fresh>)> {
-        let SegmentContext { data, reader, env } = context;
+        let SegmentContext {
+            data, reader, env, ..
+        } = context;
         let mut fresh = None;
         if let (Some(cached), Some(found)) = (&reader.cached, &self.found) {
             let computed = cached.fragment.run(self.below, &env.ctx)?;

@@ -10,6 +10,7 @@ use forebay_udfs::room::DecodeRoom;
 use super::cached_prefix::CacheSetup;
 use super::data::StoredData;
 use super::reader::FragmentReader;
+use crate::channel::ChannelRoom;
 use crate::fragment::width::RowWidth;
 use crate::pool::ComputePool;
 use crate::stage::SpillSpace;
@@ -27,6 +28,8 @@ pub(crate) struct Env {
     pub memory: Arc<dyn MemoryPool>,
     /// Memory for the images that are being decoded.
     pub room: Arc<DecodeRoom>,
+    /// Memory for the batches that are read ahead while windows are staged.
+    pub ahead: ChannelRoom,
     /// File space for spilled rows.
     pub spill: Arc<SpillSpace>,
     /// DataFusion context of fragments.
@@ -49,16 +52,19 @@ pub(crate) struct SegmentContext {
     pub reader: Arc<FragmentReader>,
     /// Threads, memory and cache.
     pub env: Env,
+    /// True if rows are computed in another order than the stored one.
+    pub is_shuffled: bool,
 }
 
 impl SegmentContext {
-    /// Creates a context that computes the fragment of `reader` over `data` with the resources of
-    /// `env`.
+    /// Creates a context that computes the fragment of `reader` over `data`, in stored order, with
+    /// the resources of `env`.
     pub(crate) fn new(data: &Arc<StoredData>, reader: &Arc<FragmentReader>, env: &Env) -> Self {
         Self {
             data: Arc::clone(data),
             reader: Arc::clone(reader),
             env: env.clone(),
+            is_shuffled: false,
         }
     }
 

@@ -11,9 +11,10 @@ use super::compute::{ReadSegment, ScanRows, Values};
 use super::context::SegmentContext;
 use super::data::StoredData;
 use super::lazy_window::LazyWindow;
-use super::staging::{bytes_of, stage_splits};
+use super::staging::stage_splits;
 use super::window::stages;
 use crate::order::RowLocation;
+use crate::record_batch::row_bytes;
 
 /// A request to read and compute the rows of one segment.
 #[derive(Debug)]
@@ -120,6 +121,6 @@ async fn fetch(context: &SegmentContext, scan: usize, places: &[RowLocation]) ->
     let start = Instant::now();
     let projection = &reader.reads[scan].projection;
     let (batch, failed) = data.sources[scan].fetch(&rows, projection).await?;
-    reader.note_reading(start.elapsed(), bytes_of(&batch));
+    reader.note_reading(start.elapsed(), row_bytes(&batch));
     Ok(Values::Fetched(batch, failed))
 }

@@ -3,29 +3,26 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
-use futures::stream;
+use futures::stream::{self, BoxStream};
 
-use super::context::SegmentContext;
+use super::context::{Env, SegmentContext};
 use super::window::{Staged, StagedSplit, Window};
 use crate::fragment::unwind::caught;
 use crate::order::row_bitmap::RowBitmap;
 use crate::order::{SnapshotSplit, WindowSplits};
-use crate::prefetch::{AheadRoom, prefetched_in};
+use crate::prefetch::prefetched_in;
+use crate::record_batch::row_bytes;
 use crate::source::{Access, Scan, StoredRows};
 use crate::stage::RowStage;
 
 /// Number of batches that are read ahead in each split, whatever their size.
 const BATCHES_AHEAD: usize = 2;
-/// Memory for the further batches that are read ahead, which the splits of a window share, in bytes.
-/// Splits are staged one after the other, so without it, all threads but one would wait.
-const AHEAD_BYTES: usize = 32 << 20;
-
 /// Reads the splits of `window`, and holds or spills their rows. Splits of sources with direct
 /// access, and splits whose rows are all cached, are left out.
 pub(crate) async fn stage(context: &SegmentContext, window: &WindowSplits) -> Result<Window> {
@@ -54,7 +51,9 @@ pub(crate) async fn stage_splits(
     scan: usize,
     wanted: Vec<u32>,
 ) -> Result<Staged> {
-    let SegmentContext { data, reader, env } = context;
+    let SegmentContext {
+        data, reader, env, ..
+    } = context;
     let (snapshot, read) = (&data.snapshot, &reader.reads[scan]);
     let source = &data.sources[scan];
     let cached = reader.cached_below(scan);
@@ -65,19 +64,12 @@ pub(crate) async fn stage_splits(
         projection: read.projection.clone(),
         prune: read.prune.clone(),
     };
-    let room = AheadRoom::new(match env.memory.memory_limit() {
-        MemoryLimit::Finite(bytes) => AHEAD_BYTES.min(bytes / 8),
-        _ => AHEAD_BYTES,
-    });
     let mut reads = stream::iter(wanted)
         .map(|index| {
             let split = snapshot.splits[index as usize];
             let file = snapshot.file_in_source(split.file) as usize;
             let rows = source.read_split(file, split.split as usize, &request);
-            let keep = read.keep.clone();
-            let rows = rows.map(move |stored| split_rows(stored?, &split, keep.as_deref()));
-            let bytes = |rows: &SplitRows| rows.batch.get_array_memory_size();
-            let rows = prefetched_in(rows.boxed(), BATCHES_AHEAD, &room, bytes);
+            let rows = read_ahead(rows, split, read.keep.as_ref(), env);
             async move { (index, split, rows) }
         })
         .buffered(env.in_flight.max(1));
@@ -90,7 +82,7 @@ pub(crate) async fn stage_splits(
                 break;
             };
             let read = read?;
-            reader.note_reading(start.elapsed(), bytes_of(&read.batch));
+            reader.note_reading(start.elapsed(), row_bytes(&read.batch));
             offsets.extend(read.offsets);
             stage.push(read.batch)?;
         }
@@ -105,7 +97,7 @@ pub(crate) async fn stage_splits(
         });
     }
     splits.sort_unstable_by_key(|s| s.split);
-    if stage.gains_from_join() {
+    if context.is_shuffled && stage.gains_from_join() && has_room_for(&stage, env) {
         let joined = env.pool.run(move || {
             stage.join()?;
             Ok(stage)
@@ -115,6 +107,32 @@ pub(crate) async fn stage_splits(
     Ok(Staged { stage, splits })
 }
 
+/// Reads `rows`, the stored rows of `split`, ahead. Drops rows that the filter `keep` above the scan
+/// would drop.
+fn read_ahead(
+    rows: BoxStream<'static, Result<StoredRows>>,
+    split: SnapshotSplit,
+    keep: Option<&Arc<dyn PhysicalExpr>>,
+    env: &Env,
+) -> BoxStream<'static, Result<SplitRows>> {
+    let rows = match keep {
+        None => rows.map(move |stored| split_rows(stored?, &split)).boxed(),
+        Some(keep) => {
+            let (pool, keep) = (env.pool.clone(), Arc::clone(keep));
+            let kept = move |stored: Result<StoredRows>| {
+                let (pool, keep) = (pool.clone(), Arc::clone(&keep));
+                async move {
+                    let stored = stored?;
+                    let work = move || split_rows(kept(stored, &keep)?, &split);
+                    pool.run(work).await
+                }
+            };
+            rows.then(kept).boxed()
+        }
+    };
+    prefetched_in(rows, BATCHES_AHEAD, &env.ahead, SplitRows::bytes)
+}
+
 /// Rows of a split, as they are staged.
 struct SplitRows {
     batch: RecordBatch,
@@ -122,14 +140,23 @@ struct SplitRows {
     offsets: Vec<u32>,
 }
 
-/// Returns the rows of `stored` that belong to `split` and that the filter `keep` above the scan
-/// does not drop.
-fn split_rows(
-    stored: StoredRows,
-    split: &SnapshotSplit,
-    keep: Option<&dyn PhysicalExpr>,
-) -> Result<SplitRows> {
-    let stored = kept(stored, keep)?;
+impl SplitRows {
+    fn bytes(&self) -> u64 {
+        row_bytes(&self.batch) + (self.offsets.len() * size_of::<u32>()) as u64
+    }
+}
+
+/// Returns true if a copy of the rows of `stage` leaves half of the memory for windows free, so that
+/// no other window is spilled because of the copy.
+fn has_room_for(stage: &RowStage, env: &Env) -> bool {
+    let MemoryLimit::Finite(limit) = env.memory.memory_limit() else {
+        return true;
+    };
+    env.memory.reserved().saturating_add(stage.reserved_bytes()) <= limit / 2
+}
+
+/// Returns the rows of `stored` that belong to `split`.
+fn split_rows(stored: StoredRows, split: &SnapshotSplit) -> Result<SplitRows> {
     // Under a LIMIT, the snapshot may contain only some of the split's rows. The numbers of the
     // rows read ascend, so a binary search finds the rows of the snapshot.
     let end = split.first_row + split.rows;
@@ -144,14 +171,14 @@ fn split_rows(
     })
 }
 
-/// Drops the rows of `stored` for which `keep` is not true. If it raises an error for some row, all
-/// rows are kept, and the filter reports the error.
-fn kept(stored: StoredRows, keep: Option<&dyn PhysicalExpr>) -> Result<StoredRows> {
+/// Drops the rows of `stored` for which `keep`, the filter above the scan, is not true. If it raises
+/// an error for some row, all rows are kept, and the filter reports the error.
+fn kept(stored: StoredRows, keep: &Arc<dyn PhysicalExpr>) -> Result<StoredRows> {
     let rows = stored.numbers.len();
-    let Some(predicate) = keep.filter(|_| rows > 0) else {
+    if rows == 0 {
         return Ok(stored);
-    };
-    let truth = caught(|| predicate.evaluate(&stored.batch)?.into_array(rows));
+    }
+    let truth = caught(|| keep.evaluate(&stored.batch)?.into_array(rows));
     let Ok(Ok(truth)) = truth else {
         return Ok(stored);
     };
@@ -166,9 +193,4 @@ fn kept(stored: StoredRows, keep: Option<&dyn PhysicalExpr>) -> Result<StoredRow
     let kept = truth.values().set_indices();
     let numbers = kept.map(|i| stored.numbers[i]).collect();
     Ok(StoredRows { batch, numbers })
-}
-
-pub(crate) fn bytes_of(batch: &RecordBatch) -> u64 {
-    let bytes = |c: &ArrayRef| c.to_data().get_slice_memory_size().unwrap_or(0) as u64;
-    batch.columns().iter().map(bytes).sum()
 }

@@ -32,11 +32,11 @@ pub(super) fn is_worth(batches: &[RecordBatch]) -> bool {
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     let columns = first.columns().iter();
     let mut types = columns.map(|column| column.data_type());
-    types.all(is_flat) && largest <= MAX_COLUMN_BYTES && all / rows.max(1) <= MAX_ROW_BYTES
+    types.all(is_simple) && largest <= MAX_COLUMN_BYTES && all / rows.max(1) <= MAX_ROW_BYTES
 }
 
-/// Returns true if the values of an array of this type lie in one buffer.
-fn is_flat(data_type: &DataType) -> bool {
+/// Returns true if an array of this type has one buffer of values, and no children.
+fn is_simple(data_type: &DataType) -> bool {
     data_type.is_primitive()
         || matches!(
             data_type,

@@ -130,15 +130,15 @@ impl RowStage {
             && join::is_worth(&self.batches)
     }
 
-    /// Joins the batches in memory to one, if memory for a copy is left. Works on the threads of the
-    /// current rayon pool.
+    /// Joins the batches to one, if no row was spilled and memory for a copy is left. Works on the
+    /// threads of the current rayon pool.
     pub(crate) fn join(&mut self) -> Result<()> {
-        if self.batches.is_empty() || self.reservation.try_grow(self.reserved_bytes()).is_err() {
+        let is_held = self.spill.is_none() && !self.batches.is_empty();
+        if !is_held || self.reservation.try_grow(self.reserved_bytes()).is_err() {
             return Ok(());
         }
         let joined = join::joined(&self.batches)?;
-        let index_bytes = self.spill.as_ref().map_or(0, Spill::index_bytes);
-        { &self.reservation }.resize(joined.get_array_memory_size() + index_bytes);
+        self.reservation.resize(joined.get_array_memory_size());
         self.ranges = RowRanges::default();
         self.ranges.push(joined.num_rows() as u64);
         self.batches = vec![joined];
@@ -168,7 +168,8 @@ impl RowStage {
         }
         if let Some(pieces) = self.pieces(indices) {
             return match &pieces[..] {
-                [only] => Ok(only.clone()),
+                // A slice would keep the whole buffers alive after the stage was dropped.
+                [only] => copied(only),
                 _ => Ok(concat_batches(&self.schema, &pieces)?),
             };
         }
@@ -213,12 +214,16 @@ impl RowStage {
         Ok(gathered)
     }
 
-    /// Returns the rows `indices` as slices of the batches in memory, which are not copied; `None`
-    /// if some rows were spilled, or if too few rows follow one another.
+    /// Returns the rows `indices` as slices of the batches in memory; `None` if some rows were
+    /// spilled, or if too few rows follow one another.
     fn pieces(&self, indices: &[u64]) -> Option<Vec<RecordBatch>> {
         let most = indices.len() / PIECE_ROWS;
+        let runs = || indices.chunk_by(|a, b| a + 1 == *b);
+        if runs().nth(most).is_some() {
+            return None;
+        }
         let mut pieces = Vec::new();
-        for run in indices.chunk_by(|a, b| a + 1 == *b) {
+        for run in runs() {
             let (mut first, end) = (run[0], run[run.len() - 1] + 1);
             if end > self.ranges.end() {
                 return None;
@@ -238,6 +243,12 @@ impl RowStage {
     }
 }
 
+/// Returns a batch with the rows of `batch` and buffers of its own.
+fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
+    let all = UInt64Array::from_iter_values(0..batch.num_rows() as u64);
+    Ok(take_record_batch(batch, &all)?)
+}
+
 /// Returns `batch`, copied if its rows are a small part of larger buffers. Without a copy, the
 /// whole buffers would stay in memory, and would be counted again for each slice of them.
 fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
@@ -246,8 +257,7 @@ fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
     if batch.get_array_memory_size() <= rows_alone.saturating_mul(2).saturating_add(SLACK_BYTES) {
         return Ok(batch);
     }
-    let all = UInt64Array::from_iter_values(0..batch.num_rows() as u64);
-    let copied = take_record_batch(&batch, &all)?;
+    let copied = copied(&batch)?;
     let columns = copied.columns().iter().map(|column| -> ArrayRef {
         match column.data_type() {
             DataType::Utf8View => Arc::new(column.as_string_view().gc()),

@@ -163,7 +163,7 @@ proptest! {
         limit in prop_oneof![Just(0usize), 0usize..60_000, Just(usize::MAX)],
         seed in any::<u32>(),
         picks in prop::collection::vec(any::<u32>(), 0..200),
-        // Rows in stored order are returned as slices.
+        // Rows that follow one another are copied as slices.
         run in prop_oneof![Just(1_u64), 1_u64..500],
         cut in 0usize..4,
         joins in any::<bool>(),

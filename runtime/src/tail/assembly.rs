@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::fragment::row_batch::{self, RowBatch, SlotError};
 use crate::group_key::KeyColumns;
 use crate::order::Snapshot;
-use crate::record_batch::record_batch;
+use crate::record_batch::{record_batch, row_bytes};
 use crate::stream::accountant::PlannedBatch;
 use crate::stream::assignment::RankAssignment;
 use crate::stream::cursor::Cursor;
@@ -324,9 +324,7 @@ impl Tail {
         let batch = self.record(members.columns, members.rows.len(), packs)?;
         self.stats.rows += batch.num_rows() as u64;
         self.stats.batches += 1;
-        let columns = batch.columns().iter();
-        let bytes = columns.map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64);
-        self.stats.bytes += bytes.sum::<u64>();
+        self.stats.bytes += row_bytes(&batch);
         out.push(Batch {
             epoch,
             step,

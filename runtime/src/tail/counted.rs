@@ -54,46 +54,57 @@ impl Tail {
         let positions = ids.position.values();
         let (mut row, mut last) = (0, None);
         while row < positions.len() && !self.counter.accountant.take_reached() {
-            // Where each batch is a number of rows, the rows of the open batch are counted at once.
-            let room = self.counter.accountant.room();
-            let rows = room.map_or(1, |room| usize::try_from(room).unwrap_or(usize::MAX).max(1));
-            let run = row..positions.len().min(row.saturating_add(rows));
-            let mut held = Vec::with_capacity(run.len());
-            for (&position, row) in positions[run.clone()].iter().zip(run.start..) {
-                let Some(at) = origin.index_of(position) else {
-                    return Ok(internal_err!("a segment has a row that was not requested")?);
-                };
-                let carried = origin.carried(&self.snapshot, at);
-                let (carried, given) = self.counter.named(origin.mixes, carried);
+            let Some(room) = self.counter.accountant.room() else {
+                let (held, at, given) = self.held((piece, row), positions[row], origin)?;
                 last = Some((at, given));
-                held.push(Held {
-                    piece,
-                    row: row as u32,
-                    carried,
-                });
-            }
-            let snapshot = &self.snapshot;
-            let behind = || match last {
-                Some((at, given)) => origin.behind(snapshot, at, given),
-                None => origin.before.clone(),
-            };
-            let accountant = &mut self.counter.accountant;
-            if room.is_some() {
-                accountant.count_run(held.into_iter(), behind);
-            } else {
-                let key = |row: usize| keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
-                let held = held.into_iter().zip(run.clone());
-                held.for_each(|(held, row)| accountant.count(held, key(row), behind));
-            }
-            row = run.end;
-            if self.counter.accountant.has_assigned() {
+                let key = keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
+                let behind = || origin.behind(&self.snapshot, at, given);
+                self.counter.accountant.count(held, key, behind);
+                row += 1;
                 self.put_out_counted(out)?;
+                continue;
+            };
+            // Each batch is a number of rows, so the rows of the open batch are counted at once.
+            let end = positions
+                .len()
+                .min(row.saturating_add(room.max(1) as usize));
+            let mut run = Vec::with_capacity(end - row);
+            for row in row..end {
+                let (held, at, given) = self.held((piece, row), positions[row], origin)?;
+                last = Some((at, given));
+                run.push(held);
             }
+            let (at, given) = last.unwrap_or_default();
+            let behind = || origin.behind(&self.snapshot, at, given);
+            self.counter.accountant.count_run(run.into_iter(), behind);
+            row = end;
+            self.put_out_counted(out)?;
         }
         if let Some((at, given)) = last {
             self.counter.at = origin.behind(&self.snapshot, at, given);
         }
         { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant)
+    }
+
+    /// Returns row `row` of a piece, whose stored row has this position in its segment. Also returns
+    /// the index of the stored row in `origin`, and the number of its output rows so far.
+    fn held(
+        &mut self,
+        (piece, row): (u32, usize),
+        position: u64,
+        origin: &SegmentOrigin,
+    ) -> Result<(Held, usize, u32)> {
+        let Some(at) = origin.index_of(position) else {
+            return Ok(internal_err!("a segment has a row that was not requested")?);
+        };
+        let carried = origin.carried(&self.snapshot, at);
+        let (carried, given) = self.counter.named(origin.mixes, carried);
+        let held = Held {
+            piece,
+            row: row as u32,
+            carried,
+        };
+        Ok((held, at, given))
     }
 
     /// On resume, adds the rows that waited in open groups when the token was written. May be
