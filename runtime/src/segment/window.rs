@@ -137,7 +137,8 @@ pub(crate) fn gather(
         return Ok((only.columns().to_vec(), places));
     }
     // A segment at the end of a window has the rows of that window before those of the next one.
-    let rows = if picks.is_sorted() && !picks.is_empty() {
+    let is_simple = stages.iter().all(|staged| staged.stage.is_simple());
+    let rows = if is_simple && picks.is_sorted() && !picks.is_empty() {
         concat_batches(batches[0].schema_ref(), &batches)?
     } else {
         let batches: Vec<&RecordBatch> = batches.iter().collect();

@@ -13,7 +13,8 @@ const MAX_ROW_BYTES: usize = 256;
 /// Size of a column in bytes up to which its offsets fit their type.
 const MAX_COLUMN_BYTES: usize = 1 << 30;
 
-/// Returns true if `batches` gain from being joined, and fit into one batch.
+/// Returns true if `batches`, whose columns are [simple](is_simple), gain from being joined, and fit
+/// into one batch.
 pub(super) fn is_worth(batches: &[RecordBatch]) -> bool {
     let [first, _, ..] = batches else {
         return false;
@@ -30,13 +31,11 @@ pub(super) fn is_worth(batches: &[RecordBatch]) -> bool {
         largest = largest.max(size);
     }
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let columns = first.columns().iter();
-    let mut types = columns.map(|column| column.data_type());
-    types.all(is_simple) && largest <= MAX_COLUMN_BYTES && all / rows.max(1) <= MAX_ROW_BYTES
+    largest <= MAX_COLUMN_BYTES && all / rows.max(1) <= MAX_ROW_BYTES
 }
 
 /// Returns true if an array of this type has one buffer of values, and no children.
-fn is_simple(data_type: &DataType) -> bool {
+pub(super) fn is_simple(data_type: &DataType) -> bool {
     data_type.is_primitive()
         || matches!(
             data_type,

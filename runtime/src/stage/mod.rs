@@ -40,6 +40,8 @@ const PIECE_ROWS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct RowStage {
     schema: SchemaRef,
+    /// True if batches of the schema can be concatenated without overflow, up to 2 GiB.
+    is_simple: bool,
     reservation: MemoryReservation,
     space: Arc<SpillSpace>,
     batches: Vec<RecordBatch>,
@@ -59,7 +61,10 @@ impl RowStage {
         let reservation = MemoryConsumer::new("row stage")
             .with_can_spill(true)
             .register(pool);
+        let mut types = schema.fields().iter().map(|field| field.data_type());
+        let is_simple = types.all(join::is_simple);
         Self {
+            is_simple,
             schema,
             reservation,
             space,
@@ -67,6 +72,12 @@ impl RowStage {
             ranges: RowRanges::default(),
             spill: None,
         }
+    }
+
+    /// Returns true if batches of the stage's rows can be concatenated. Arrow panics where the offsets
+    /// of lists overflow, whose elements need not take memory.
+    pub(crate) const fn is_simple(&self) -> bool {
+        self.is_simple
     }
 
     /// Returns the number of rows pushed so far.
@@ -126,6 +137,7 @@ impl RowStage {
     /// Returns true if [`join`](Self::join) makes later calls of [`gather`](Self::gather) quicker.
     pub(crate) fn gains_from_join(&self) -> bool {
         self.spill.is_none()
+            && self.is_simple
             && self.reserved_bytes() >= JOINED_BYTES
             && join::is_worth(&self.batches)
     }
@@ -215,11 +227,11 @@ impl RowStage {
     }
 
     /// Returns the rows `indices` as slices of the batches in memory; `None` if some rows were
-    /// spilled, or if too few rows follow one another.
+    /// spilled, if too few rows follow one another, or if slices cannot be concatenated.
     fn pieces(&self, indices: &[u64]) -> Option<Vec<RecordBatch>> {
         let most = indices.len() / PIECE_ROWS;
         let runs = || indices.chunk_by(|a, b| a + 1 == *b);
-        if runs().nth(most).is_some() {
+        if !self.is_simple || runs().nth(most).is_some() {
             return None;
         }
         let mut pieces = Vec::new();
