@@ -24,7 +24,7 @@ pub enum CacheAction {
 /// The result of a [`CacheRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CacheReply {
-    /// What the choice of a plan depends on.
+    /// The facts that the choice of a plan depends on.
     Facts(CacheFacts),
     /// The mark of the store. Workers that share the store tell the same one.
     Mark(String),

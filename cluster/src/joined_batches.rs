@@ -3,8 +3,9 @@
 //! A record batch takes tens of microseconds on its way, however few rows it has. So small batches travel as one, and the
 //! receiver, who knows their numbers of rows, takes them apart again.
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
+use forebay_runtime::record_batch::batch_bytes;
 
 /// Memory in bytes up to which a batch is joined with its neighbours. The rows of larger ones are not copied.
 const SMALL_BYTES: usize = 4096;
@@ -77,7 +78,7 @@ impl<'a> BatchSplitter<'a> {
         Self {
             batches,
             taken: 0,
-            bytes: batches.first().map_or(0, bytes_of),
+            bytes: batches.first().map_or(0, batch_bytes),
         }
     }
 
@@ -105,17 +106,12 @@ impl<'a> BatchSplitter<'a> {
     }
 }
 
-fn bytes_of(batch: &RecordBatch) -> u64 {
-    let size = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0) as u64;
-    batch.columns().iter().map(size).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        DictionaryArray, Int32Array, Int64Array, ListArray, StringArray, UInt8Array,
+        ArrayRef, DictionaryArray, Int32Array, Int64Array, ListArray, StringArray, UInt8Array,
     };
     use arrow::buffer::OffsetBuffer;
     use arrow::datatypes::{DataType, Field};
@@ -145,7 +141,7 @@ mod tests {
         }
         assert!(splitter.is_empty() && splitter.take(1).is_none());
         // Shares are rounded up.
-        let all: u64 = joined.iter().map(bytes_of).sum();
+        let all: u64 = joined.iter().map(batch_bytes).sum();
         assert!((all..=all + batches.len() as u64).contains(&bytes));
     }
 

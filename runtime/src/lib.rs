@@ -5,7 +5,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`pool`], `memory`, `channel`, `prefetch`, [`task`] | compute threads, memory for windows, bounded channels, work that runs ahead, tasks |
-//! | [`output_file`], [`cpu`], `record_batch` | files written atomically; CPU time; batches without columns, sizes of rows |
+//! | [`output_file`], [`cpu`], [`record_batch`] | files written atomically; CPU time; batches without columns, sizes of rows |
 //! | [`objects`] | object stores and web servers: listings, bounded reads |
 //! | [`source`] | files, splits, rows by reference, for each format |
 //! | `order` | without I/O: the stored rows of a pipeline, windows, the order of rows within windows |
@@ -32,7 +32,7 @@ pub mod output_file;
 pub mod pool;
 mod prefetch;
 mod process_wide;
-mod record_batch;
+pub mod record_batch;
 pub mod run;
 mod segment;
 pub mod source;

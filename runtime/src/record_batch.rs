@@ -15,7 +15,7 @@ pub(crate) fn record_batch(
 }
 
 /// Returns the memory that the rows of `batch` take, in bytes, without the other rows of its buffers.
-pub(crate) fn row_bytes(batch: &RecordBatch) -> u64 {
+pub fn batch_bytes(batch: &RecordBatch) -> u64 {
     let bytes = |c: &ArrayRef| c.to_data().get_slice_memory_size().unwrap_or(0) as u64;
     batch.columns().iter().map(bytes).sum()
 }

@@ -18,10 +18,9 @@ use forebay_planner::rows::columns::ColumnIndex;
 use forebay_planner::rows::{RowOp, RowPlan, human};
 use forebay_udfs::row::ROW_COLUMN;
 
-use super::fill_null::with_filled_nulls;
 use super::row_batch::nullable;
 use super::unwind::caught;
-use super::wrapped::{clearing, with_cleared_constants, with_lists_of_rows};
+use super::wrapped::{clearing, with_cleared_constants, with_filled_nulls, with_lists_of_rows};
 
 /// Name prefix of the temporary columns that replace constants which cannot be evaluated.
 const CONSTANT: &str = "__constant";

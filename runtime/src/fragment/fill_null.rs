@@ -1,152 +1,40 @@
-//! `coalesce(x, constant)` over numbers, dates and times.
-//!
-//! DataFusion computes `coalesce` as a CASE, which evaluates `x` twice, and filters and merges rows.
-//! Here the values are copied, and those of nulls are overwritten.
+//! Replacement of nulls in numbers, dates and times by a value.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch,
-    downcast_primitive_array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, downcast_primitive_array,
 };
-use arrow::datatypes::{DataType, Schema};
 use arrow::util::bit_iterator::BitIndexIterator;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{CaseExpr, IsNotNullExpr, Literal};
 
-use super::wrapped::row_call;
-
-/// Replaces each `CASE WHEN x IS NOT NULL THEN x ELSE constant END`, the simplified form of
-/// `coalesce`, where `x` has a primitive type.
-pub(super) fn with_filled_nulls(
-    expr: Arc<dyn PhysicalExpr>,
-    schema: &Schema,
-) -> Result<Arc<dyn PhysicalExpr>> {
-    expr.transform_up(|expr| {
-        Ok(match FillNull::try_from_case(&expr, schema)? {
-            Some(filled) => Transformed::yes(Arc::new(filled)),
-            None => Transformed::no(expr),
-        })
-    })
-    .data()
-}
-
-/// Expression that evaluates `of` and replaces nulls by the value `fill`.
-#[derive(Debug)]
-struct FillNull {
-    of: Arc<dyn PhysicalExpr>,
-    fill: ScalarValue,
-}
-
-impl FillNull {
-    /// Converts `expr` if it is a CASE as [`with_filled_nulls`] replaces.
-    fn try_from_case(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Self>> {
-        let Some(case) = expr.downcast_ref::<CaseExpr>() else {
-            return Ok(None);
-        };
-        let ([(when, then)], None, Some(otherwise)) =
-            (case.when_then_expr(), case.expr(), case.else_expr())
-        else {
-            return Ok(None);
-        };
-        let (Some(when), Some(fill)) = (
-            when.downcast_ref::<IsNotNullExpr>(),
-            otherwise.downcast_ref::<Literal>(),
-        ) else {
-            return Ok(None);
-        };
-        let data_type = then.data_type(schema)?;
-        let fits = data_type.is_primitive()
-            && fill.value().data_type() == data_type
-            && !fill.value().is_null()
-            && when.arg().eq(then)
-            // The rows that such a function reports as failed are noted by the expressions that
-            // call it.
-            && !then.exists(|of| Ok(row_call(of).is_some()))?;
-        Ok(fits.then(|| Self {
-            of: Arc::clone(then),
-            fill: fill.value().clone(),
-        }))
+/// Returns `array` with `fill` in the place of nulls. Both have the same primitive type.
+pub(super) fn filled(array: &ArrayRef, fill: &ScalarValue) -> Result<ArrayRef> {
+    if array.null_count() == 0 {
+        return Ok(Arc::clone(array));
+    }
+    let fill = fill.to_array()?;
+    let array = array.as_ref();
+    let filled = downcast_primitive_array!(
+        array => overwritten(array, fill.as_ref()),
+        _ => None
+    );
+    match filled {
+        Some(filled) => Ok(filled),
+        None => internal_err!(
+            "nulls of {} are filled with a {}",
+            array.data_type(),
+            fill.data_type()
+        ),
     }
 }
 
-impl PartialEq for FillNull {
-    fn eq(&self, other: &Self) -> bool {
-        self.of.eq(&other.of) && self.fill == other.fill
-    }
-}
-
-impl Eq for FillNull {}
-
-impl Hash for FillNull {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.of.hash(state);
-        self.fill.hash(state);
-    }
-}
-
-impl fmt::Display for FillNull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "coalesce({}, {})", self.of, self.fill)
-    }
-}
-
-impl PhysicalExpr for FillNull {
-    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        let array = match self.of.evaluate(batch)? {
-            ColumnarValue::Scalar(value) if value.is_null() => {
-                return Ok(ColumnarValue::Scalar(self.fill.clone()));
-            }
-            ColumnarValue::Array(array) if array.null_count() > 0 => array,
-            without_nulls => return Ok(without_nulls),
-        };
-        let fill = self.fill.to_array()?;
-        let array = array.as_ref();
-        let filled = downcast_primitive_array!(
-            array => filled(array, fill.as_ref()),
-            _ => None
-        );
-        match filled {
-            Some(filled) => Ok(ColumnarValue::Array(filled)),
-            None => internal_err!("{self} got values of {}", array.data_type()),
-        }
-    }
-
-    fn data_type(&self, _schema: &Schema) -> Result<DataType> {
-        Ok(self.fill.data_type())
-    }
-
-    fn nullable(&self, _schema: &Schema) -> Result<bool> {
-        Ok(false)
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.of]
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> Result<Arc<dyn PhysicalExpr>> {
-        Ok(Arc::new(Self {
-            of: children.pop().unwrap_or_else(|| Arc::clone(&self.of)),
-            fill: self.fill.clone(),
-        }))
-    }
-
-    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Returns the values of `array`, with the only value of `fill` in the place of nulls; `None` if the
+/// Returns a copy of `array` whose nulls are overwritten by the only value of `fill`; `None` if the
 /// types differ.
-fn filled<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, fill: &dyn Array) -> Option<ArrayRef> {
+fn overwritten<T: ArrowPrimitiveType>(
+    array: &PrimitiveArray<T>,
+    fill: &dyn Array,
+) -> Option<ArrayRef> {
     let fill = fill.as_primitive_opt::<T>()?.value(0);
     let mut values = array.values().to_vec();
     if let Some(nulls) = array.nulls() {
@@ -161,8 +49,8 @@ fn filled<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, fill: &dyn Array) ->
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int32Array, Int64Array, StringArray};
-    use arrow::datatypes::{Int64Type, TimeUnit};
+    use arrow::array::{Int32Array, Int64Array, RecordBatch, StringArray};
+    use arrow::datatypes::{DataType, Int64Type, TimeUnit};
     use datafusion::common::DFSchema;
     use datafusion::functions::expr_fn::coalesce;
     use datafusion::logical_expr::{Expr, cast, col, lit, when};
@@ -185,15 +73,14 @@ mod tests {
         .unwrap()
     }
 
-    /// Returns the values of `expr`, and true if a null is filled somewhere in it.
+    /// Returns the values of `expr`, and true if a `coalesce` in it is computed without a CASE.
     fn computed(expr: &Expr) -> (ArrayRef, bool) {
         let batch = batch();
         let schema = DFSchema::try_from(batch.schema().as_ref().clone()).unwrap();
         let compiled = compile_expr(expr, schema).unwrap();
         let (values, failures) = evaluate(&compiled, &batch).unwrap();
         assert!(failures.is_empty());
-        let is_filled = compiled.exists(|e| Ok(e.is::<FillNull>())).unwrap();
-        (values, is_filled)
+        (values, compiled.to_string().contains("coalesce("))
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! | [`compile`] | compilation of logical expressions to physical ones |
 //! | [`evaluate`] | evaluation of expressions, in which single rows may fail |
 //! | [`compact`], [`conform`], [`unwind`] | compaction of arrays, conversion to declared types, caught panics |
-//! | `fill_null` | `coalesce` of numbers and a constant |
-//! | [`hidden`], `wrapped` | removal of values hidden under nulls, IN lists that differ from row to row |
+//! | [`hidden`], `fill_null` | removal of values hidden under nulls, replacement of nulls |
+//! | `wrapped` | expressions whose values are changed, IN lists that differ from row to row |
 //! | [`exec`] | the `ExecutionPlan` of a row operator |
 //! | [`scan`], [`filter`], [`project`], [`union`], [`unnest`], [`lookup`] | the operators |
 //! | [`width`] | size of a row in memory |

@@ -1,20 +1,23 @@
 //! Wrappers that change the values of a subexpression before a function reads them. Nested values
-//! are cleared of data hidden under nulls ([`hidden`](super::hidden)), and the items of an IN list
-//! that read columns are expanded to arrays.
+//! are cleared of data hidden under nulls ([`hidden`](super::hidden)), the items of an IN list that
+//! read columns are expanded to arrays, and nulls are filled ([`fill_null`](super::fill_null)).
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable};
-use datafusion::physical_expr::expressions::{Column, InListExpr, Literal, in_list};
+use datafusion::physical_expr::expressions::{
+    CaseExpr, Column, InListExpr, IsNotNullExpr, Literal, in_list,
+};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use forebay_udfs::row_function;
 
+use super::fill_null::filled;
 use super::hidden::cleared;
 
 /// Wraps every subexpression of a nested or dictionary type, so that hidden values are removed from
@@ -102,6 +105,48 @@ pub(super) fn with_lists_of_rows(
     .data()
 }
 
+/// Replaces each `CASE WHEN x IS NOT NULL THEN x ELSE constant END`, the simplified form of
+/// `coalesce`, where `x` has a primitive type. The CASE would evaluate `x` twice, and filter and
+/// merge rows.
+pub(super) fn with_filled_nulls(
+    expr: Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    expr.transform_up(|expr| {
+        Ok(match filling(&expr, schema)? {
+            Some(filling) => Transformed::yes(filling),
+            None => Transformed::no(expr),
+        })
+    })
+    .data()
+}
+
+/// Converts `expr` if it is a CASE that [`with_filled_nulls`] replaces.
+fn filling(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let Some(case) = expr.downcast_ref::<CaseExpr>() else {
+        return Ok(None);
+    };
+    let ([(when, then)], None, Some(otherwise)) =
+        (case.when_then_expr(), case.expr(), case.else_expr())
+    else {
+        return Ok(None);
+    };
+    let (Some(when), Some(constant)) = (
+        when.downcast_ref::<IsNotNullExpr>(),
+        otherwise.downcast_ref::<Literal>(),
+    ) else {
+        return Ok(None);
+    };
+    let (value, data_type) = (constant.value(), then.data_type(schema)?);
+    let fits = data_type.is_primitive()
+        && value.data_type() == data_type
+        && !value.is_null()
+        && when.arg().eq(then)
+        // The rows that such a function reports as failed are noted by the expressions that call it.
+        && !then.exists(|of| Ok(row_call(of).is_some()))?;
+    Ok(fits.then(|| Wrapped::around(then, Change::Fill(value.clone()))))
+}
+
 /// Returns the expression inside `expr` if `expr` is a wrapper that clears values; otherwise
 /// `expr`.
 pub(super) fn uncleared(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
@@ -126,12 +171,14 @@ fn cleared_scalar(value: ScalarValue) -> Result<ScalarValue> {
 }
 
 /// Change that [`Wrapped`] makes to the values of an expression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Change {
     /// The values are cleared of data hidden under nulls.
     Clear,
     /// A scalar is expanded to an array with one element per row.
     Expand,
+    /// Nulls are replaced by this value, which has the primitive type of the expression.
+    Fill(ScalarValue),
 }
 
 /// Expression that evaluates the expression `of` and changes the values as `change` says.
@@ -165,23 +212,38 @@ impl Hash for Wrapped {
 
 impl fmt::Display for Wrapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.of, f)
+        match &self.change {
+            Change::Fill(value) => write!(f, "coalesce({}, {value})", self.of),
+            Change::Clear | Change::Expand => fmt::Display::fmt(&self.of, f),
+        }
     }
 }
 
 impl PhysicalExpr for Wrapped {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        Ok(match (self.change, self.of.evaluate(batch)?) {
+        Ok(match (&self.change, self.of.evaluate(batch)?) {
             (Change::Clear, ColumnarValue::Array(array)) => ColumnarValue::Array(cleared(&array)?),
             (Change::Clear, ColumnarValue::Scalar(value)) => {
                 ColumnarValue::Scalar(cleared_scalar(value)?)
             }
             (Change::Expand, value) => ColumnarValue::Array(value.into_array(batch.num_rows())?),
+            (Change::Fill(fill), ColumnarValue::Array(array)) => {
+                ColumnarValue::Array(filled(&array, fill)?)
+            }
+            (Change::Fill(fill), ColumnarValue::Scalar(value)) => {
+                ColumnarValue::Scalar(if value.is_null() { fill.clone() } else { value })
+            }
         })
     }
 
     fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
-        self.of.return_field(schema)
+        match &self.change {
+            Change::Fill(value) => {
+                let field = Field::new(self.to_string(), value.data_type(), false);
+                Ok(Arc::new(field))
+            }
+            Change::Clear | Change::Expand => self.of.return_field(schema),
+        }
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
@@ -193,10 +255,14 @@ impl PhysicalExpr for Wrapped {
         mut children: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let of = children.pop();
-        Ok(Self::around(of.as_ref().unwrap_or(&self.of), self.change))
+        let of = of.as_ref().unwrap_or(&self.of);
+        Ok(Self::around(of, self.change.clone()))
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.of.fmt_sql(f)
+        match self.change {
+            Change::Fill(_) => fmt::Display::fmt(self, f),
+            Change::Clear | Change::Expand => self.of.fmt_sql(f),
+        }
     }
 }

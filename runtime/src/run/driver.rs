@@ -15,7 +15,7 @@ use super::work::{TakeReached, WorkItem};
 use crate::channel::{ChannelRoom, Receiver, Sender, channel};
 use crate::error::{Error, Result};
 use crate::prefetch::ahead;
-use crate::record_batch::row_bytes;
+use crate::record_batch::batch_bytes;
 use crate::segment::{OrderedSegment, ReadSegment};
 use crate::tail::{Batch, RunStats};
 use crate::task;
@@ -212,9 +212,11 @@ impl Driver {
                 return true;
             }
             let mine = output.is_mine(output.seen);
-            let bytes = row_bytes(&batch.batch);
-            if mine && !self.sender.send(Ok(batch), bytes).await {
-                return true;
+            if mine {
+                let bytes = batch_bytes(&batch.batch);
+                if !self.sender.send(Ok(batch), bytes).await {
+                    return true;
+                }
             }
             output.seen += 1;
         }

@@ -14,7 +14,7 @@ use super::lazy_window::LazyWindow;
 use super::staging::stage_splits;
 use super::window::stages;
 use crate::order::RowLocation;
-use crate::record_batch::row_bytes;
+use crate::record_batch::batch_bytes;
 
 /// A request to read and compute the rows of one segment.
 #[derive(Debug)]
@@ -121,6 +121,6 @@ async fn fetch(context: &SegmentContext, scan: usize, places: &[RowLocation]) ->
     let start = Instant::now();
     let projection = &reader.reads[scan].projection;
     let (batch, failed) = data.sources[scan].fetch(&rows, projection).await?;
-    reader.note_reading(start.elapsed(), row_bytes(&batch));
+    reader.note_reading(start.elapsed(), batch_bytes(&batch));
     Ok(Values::Fetched(batch, failed))
 }

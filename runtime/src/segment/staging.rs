@@ -17,7 +17,7 @@ use crate::fragment::unwind::caught;
 use crate::order::row_bitmap::RowBitmap;
 use crate::order::{SnapshotSplit, WindowSplits};
 use crate::prefetch::prefetched_in;
-use crate::record_batch::row_bytes;
+use crate::record_batch::batch_bytes;
 use crate::source::{Access, Scan, StoredRows};
 use crate::stage::RowStage;
 
@@ -82,7 +82,7 @@ pub(crate) async fn stage_splits(
                 break;
             };
             let read = read?;
-            reader.note_reading(start.elapsed(), row_bytes(&read.batch));
+            reader.note_reading(start.elapsed(), batch_bytes(&read.batch));
             offsets.extend(read.offsets);
             stage.push(read.batch)?;
         }
@@ -142,7 +142,7 @@ struct SplitRows {
 
 impl SplitRows {
     fn bytes(&self) -> u64 {
-        row_bytes(&self.batch) + (self.offsets.len() * size_of::<u32>()) as u64
+        batch_bytes(&self.batch) + (self.offsets.len() * size_of::<u32>()) as u64
     }
 }
 

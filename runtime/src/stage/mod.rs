@@ -40,8 +40,6 @@ const PIECE_ROWS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct RowStage {
     schema: SchemaRef,
-    /// True if batches of the schema can be concatenated without overflow, up to 2 GiB.
-    is_simple: bool,
     reservation: MemoryReservation,
     space: Arc<SpillSpace>,
     batches: Vec<RecordBatch>,
@@ -61,10 +59,7 @@ impl RowStage {
         let reservation = MemoryConsumer::new("row stage")
             .with_can_spill(true)
             .register(pool);
-        let mut types = schema.fields().iter().map(|field| field.data_type());
-        let is_simple = types.all(join::is_simple);
         Self {
-            is_simple,
             schema,
             reservation,
             space,
@@ -76,8 +71,9 @@ impl RowStage {
 
     /// Returns true if batches of the stage's rows can be concatenated. Arrow panics where the offsets
     /// of lists overflow, whose elements need not take memory.
-    pub(crate) const fn is_simple(&self) -> bool {
-        self.is_simple
+    pub(crate) fn is_simple(&self) -> bool {
+        let mut fields = self.schema.fields().iter();
+        fields.all(|field| join::is_simple(field.data_type()))
     }
 
     /// Returns the number of rows pushed so far.
@@ -137,7 +133,7 @@ impl RowStage {
     /// Returns true if [`join`](Self::join) makes later calls of [`gather`](Self::gather) quicker.
     pub(crate) fn gains_from_join(&self) -> bool {
         self.spill.is_none()
-            && self.is_simple
+            && self.is_simple()
             && self.reserved_bytes() >= JOINED_BYTES
             && join::is_worth(&self.batches)
     }
@@ -231,7 +227,7 @@ impl RowStage {
     fn pieces(&self, indices: &[u64]) -> Option<Vec<RecordBatch>> {
         let most = indices.len() / PIECE_ROWS;
         let runs = || indices.chunk_by(|a, b| a + 1 == *b);
-        if !self.is_simple || runs().nth(most).is_some() {
+        if runs().nth(most).is_some() || !self.is_simple() {
             return None;
         }
         let mut pieces = Vec::new();

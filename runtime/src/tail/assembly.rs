@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::fragment::row_batch::{self, RowBatch, SlotError};
 use crate::group_key::KeyColumns;
 use crate::order::Snapshot;
-use crate::record_batch::{record_batch, row_bytes};
+use crate::record_batch::{batch_bytes, record_batch};
 use crate::stream::accountant::PlannedBatch;
 use crate::stream::assignment::RankAssignment;
 use crate::stream::cursor::Cursor;
@@ -324,7 +324,7 @@ impl Tail {
         let batch = self.record(members.columns, members.rows.len(), packs)?;
         self.stats.rows += batch.num_rows() as u64;
         self.stats.batches += 1;
-        self.stats.bytes += row_bytes(&batch);
+        self.stats.bytes += batch_bytes(&batch);
         out.push(Batch {
             epoch,
             step,
