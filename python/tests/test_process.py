@@ -217,7 +217,7 @@ def test_forking_again_and_again_while_a_run_goes_on(tmp_path):
 
 
 RESIDENT = """
-import sys
+import statistics, sys
 import forebay as fb
 from forebay import col, fn
 x = fn.to_float(fn.resize(fn.decode_image(col("image")), 224, 224))
@@ -227,28 +227,31 @@ def batched(rows):
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
+ends = []  # Resident memory after each epoch.
+def grown():
+    # The number of batches that are alive is bounded, but rises and falls. A leak grows with the epochs.
+    third = len(ends) // 3
+    return int(statistics.median(ends[-third:]) - statistics.median(ends[1:third + 1])) >> 20
 """
 FLAT = {
     "numpy": """
 p = batched(rows)
-for epoch in range(22):
+for epoch in range(80):
     for batch in p.run(first_epoch=epoch):
         batch.numpy()
-    if epoch == 1:
-        before = resident()
-print((resident() - before) >> 20)
+    ends.append(resident())
+print(grown())
 """,
     "torch": """
 @fb.udf(reads=["x"], returns={"y": "tensor<float32>[224,224,3]"}, deterministic=True)
 def negative(x):
     return -x
 batches = batched(rows.map_batches(negative)).torch()
-for epoch in range(10):
+for epoch in range(40):
     for batch in batches:
         batch["y"].mul_(2)
-    if epoch == 1:
-        before = resident()
-print((resident() - before) >> 20)
+    ends.append(resident())
+print(grown())
 """,
     # A persistent worker reports its own resident memory in its batches.
     "workers": """
@@ -258,14 +261,18 @@ def told(label):
     return numpy.full(len(label), resident())
 dataset = batched(rows.map_batches(told)).torch()
 loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1, persistent_workers=True)
-for epoch in range(10):
+for epoch in range(40):
     for batch in loader:
         last = int(batch["resident"][0])
-    if epoch == 1:
-        before = last
-print((last - before) >> 20)
+    ends.append(last)
+print(grown())
 """,
 }
+
+
+# Growth in MiB between the first and the last third of the epochs that no leak explains. A batch has 19 MB, or 38 MB
+# with the column of the function; in 40 epochs, the memory was seen to rise and fall by 46, 113 and 166 MiB.
+LIMITS = {"numpy": 60, "torch": 100, "workers": 130}
 
 
 @linux
@@ -278,5 +285,4 @@ def test_memory_is_flat_over_epochs(tmp_path, way):
     ended = python(RESIDENT + FLAT[way], make_photos(tmp_path, 128), env=environment)
     # Python warns about every fork of a process with threads.
     assert [line for line in ended.stderr.splitlines() if "fork" not in line] == []
-    # A batch has 19 MB, or 38 MB with the column of the function. The limits in MiB are between two and four batches.
-    assert int(ended.stdout) < (40 if way == "numpy" else 120)
+    assert int(ended.stdout) < LIMITS[way]
