@@ -231,7 +231,7 @@ ends = []  # Resident memory after each epoch.
 def grown():
     # The number of batches that are alive is bounded, but rises and falls. A leak grows with the epochs.
     third = len(ends) // 3
-    return int(statistics.median(ends[-third:]) - statistics.median(ends[1:third + 1])) >> 20
+    return int(statistics.median(ends[-third:]) - statistics.median(ends[third:-third])) >> 20
 """
 FLAT = {
     "numpy": """
@@ -270,11 +270,6 @@ print(grown())
 }
 
 
-# Growth in MiB between the first and the last third of the epochs that no leak explains. A batch has 19 MB, or 38 MB
-# with the column of the function; in 40 epochs, the memory was seen to rise and fall by 46, 113 and 166 MiB.
-LIMITS = {"numpy": 60, "torch": 100, "workers": 130}
-
-
 @linux
 @pytest.mark.parametrize("way", FLAT)
 def test_memory_is_flat_over_epochs(tmp_path, way):
@@ -285,4 +280,5 @@ def test_memory_is_flat_over_epochs(tmp_path, way):
     ended = python(RESIDENT + FLAT[way], make_photos(tmp_path, 128), env=environment)
     # Python warns about every fork of a process with threads.
     assert [line for line in ended.stderr.splitlines() if "fork" not in line] == []
-    assert int(ended.stdout) < LIMITS[way]
+    # A batch has 19 MB, or 38 MB with the column of the function. The limits in MiB are between two and four batches.
+    assert int(ended.stdout) < (40 if way == "numpy" else 120)
