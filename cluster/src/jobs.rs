@@ -184,6 +184,7 @@ impl Jobs {
             seed: spec.stream.seed,
             epochs: spec.epochs,
             is_repeated: spec.epochs != Some(1),
+            rereads: false,
             threads: self.settings.threads,
             memory_limit: self.settings.memory_limit,
             cache: match spec.cache {

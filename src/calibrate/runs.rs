@@ -11,7 +11,7 @@ use super::fit::{Measured, fit};
 use super::probe::bytes_of;
 use crate::error::{Result, generation};
 use crate::generate::Table;
-use crate::{RunConfig, Session};
+use crate::{RunConfig, RunInternals, Session};
 
 /// Number of measurements of each query. The fastest measurement is used, since other work on the
 /// machine can only slow a measurement down.
@@ -174,6 +174,10 @@ async fn run(sql: &str, epochs: u64) -> Result<DeliveredRows> {
     let config = RunConfig {
         threads: Some(1),
         epochs: Some(epochs),
+        internals: RunInternals {
+            rereads: true,
+            ..RunInternals::default()
+        },
         ..RunConfig::default()
     };
     let mut run = session.run(name, config).await?;

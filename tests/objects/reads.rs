@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BinaryArray, RecordBatch};
 use arrow::ipc::writer::FileWriter;
 use arrow_avro::writer::AvroWriter;
-use forebay::{Batch, RunConfig, Session};
+use forebay::{Batch, RunConfig, RunInternals, Session};
 use tempfile::TempDir;
 
 use crate::common::{digest, parquet, photos, table};
@@ -28,8 +28,12 @@ pub(crate) fn bucket(write: impl FnOnce(PathBuf)) -> (TempDir, Server) {
 
 /// Runs the pipeline `p` that `sql` defines, to its end.
 pub(crate) async fn run(session: &Session, sql: &str) -> Result<Vec<Batch>, String> {
+    run_with(session, sql, RunConfig::default()).await
+}
+
+async fn run_with(session: &Session, sql: &str, config: RunConfig) -> Result<Vec<Batch>, String> {
     session.load(sql).await.map_err(|error| error.to_string())?;
-    let run = session.run("p", RunConfig::default()).await;
+    let run = session.run("p", config).await;
     let mut run = run.map_err(|error| error.to_string())?;
     let mut batches = Vec::new();
     while let Some(batch) = run.next().await {
@@ -40,13 +44,36 @@ pub(crate) async fn run(session: &Session, sql: &str) -> Result<Vec<Batch>, Stri
 
 /// Returns the digest of the pipeline over the files and over the bucket, and the requests.
 async fn both(root: &TempDir, server: &Server, sql: &str) -> (String, String, Vec<Seen>) {
+    both_with(root, server, sql, &RunConfig::default()).await
+}
+
+async fn both_with(
+    root: &TempDir,
+    server: &Server,
+    sql: &str,
+    config: &RunConfig,
+) -> (String, String, Vec<Seen>) {
     let at = |data: &str| sql.replace("{data}", data);
     let folder = root.path().join(BUCKET);
-    let files = run(&Session::new(), &at(folder.to_str().unwrap()))
+    let files = at(folder.to_str().unwrap());
+    let files = run_with(&Session::new(), &files, config.clone())
         .await
         .unwrap();
-    let objects = run(&server.session(), &at("s3://bucket")).await.unwrap();
+    let objects = run_with(&server.session(), &at("s3://bucket"), config.clone())
+        .await
+        .unwrap();
     (digest(&files), digest(&objects), server.take())
+}
+
+/// The settings of a run that reads the sources in each epoch.
+fn rereading() -> RunConfig {
+    RunConfig {
+        internals: RunInternals {
+            rereads: true,
+            ..RunInternals::default()
+        },
+        ..RunConfig::default()
+    }
 }
 
 /// Returns how often each range of each object was requested.
@@ -108,7 +135,7 @@ async fn footers_are_read_once_and_row_groups_that_are_excluded_never() {
         };
         assert_eq!(seen.iter().filter(is_tail).count(), 1, "{key}");
     }
-    // Two epochs, and the ends of the files.
+    // Two epochs, and the ends of the files: windows of so few rows are read ahead into the second epoch.
     let most: u64 = sizes.iter().map(|size| 2 * size + (64 << 10)).sum();
     assert!(bytes(&seen) <= most, "{} of {most}", bytes(&seen));
     assert_eq!(listings(&seen), 1);
@@ -120,9 +147,9 @@ async fn footers_are_read_once_and_row_groups_that_are_excluded_never() {
              CREATE PIPELINE p AS SELECT * FROM t WHERE id >= 5700 BATCH 100 REPEAT {epochs}"
         )
     };
-    let (files, objects, once) = both(&root, &server, &pruned(1)).await;
+    let (files, objects, once) = both_with(&root, &server, &pruned(1), &rereading()).await;
     assert_eq!(files, objects);
-    let (files, objects, thrice) = both(&root, &server, &pruned(3)).await;
+    let (files, objects, thrice) = both_with(&root, &server, &pruned(3), &rereading()).await;
     assert_eq!(files, objects);
     let read = bytes(&thrice) - bytes(&once);
     assert!(
@@ -158,6 +185,53 @@ async fn text_is_read_once_to_open_it_and_once_an_epoch() {
             2 * size
         );
         assert!(seen.len() < 12, "{seen:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_epochs_read_nothing_that_fits_into_memory() {
+    let (root, server) = bucket(|folder| {
+        fs::create_dir(folder.join("t")).unwrap();
+        for file in 0..4 {
+            let rows = |n: i32| format!("{n},{}\n", "x".repeat(100));
+            let text: String = { 10_000 * file..10_000 * (file + 1) }.map(rows).collect();
+            fs::write(
+                folder.join(format!("t/{file}.csv")),
+                format!("id,text\n{text}"),
+            )
+            .unwrap();
+        }
+    });
+    let sizes = (0..4).map(|file| server.file(&format!("t/{file}.csv")));
+    let size: u64 = sizes.map(|file| fs::metadata(file).unwrap().len()).sum();
+    for order in ["SHUFFLE WITHIN 15000 ROWS", ""] {
+        let repeated = |epochs: u32| {
+            format!(
+                "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{{data}}/t';
+                 CREATE PIPELINE p AS SELECT id, text FROM t WHERE id % 3 > 0 {order} BATCH 1000
+                 REPEAT {epochs} OPTIONS (optimize = 'off')"
+            )
+        };
+        let (_, _, once) = both(&root, &server, &repeated(1)).await;
+        let (expected, objects, kept) = both(&root, &server, &repeated(7)).await;
+        assert_eq!(expected, objects);
+        let (files, objects, read) = both_with(&root, &server, &repeated(7), &rereading()).await;
+        assert_eq!([&files, &objects], [&expected; 2]);
+        // The first windows of the second epoch may be read before the first epoch is.
+        let [once, kept, read] = [once, kept, read].map(|seen| bytes(&seen));
+        let all = format!("{order}: {once}, {kept}, {read} of {size}");
+        assert!(kept <= once + size && read >= once + 4 * size, "{all}");
+        // With little memory, a part of the rows is kept, or none.
+        for memory in [17 << 20, 26 << 20] {
+            let config = RunConfig {
+                memory_limit: Some(memory),
+                ..RunConfig::default()
+            };
+            let (files, objects, part) = both_with(&root, &server, &repeated(7), &config).await;
+            assert_eq!([&files, &objects], [&expected; 2]);
+            let part = bytes(&part);
+            assert!(part > kept && part <= read, "{all}; {part} of {memory}");
+        }
     }
 }
 

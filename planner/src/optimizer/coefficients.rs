@@ -62,6 +62,10 @@ impl OpCost {
     }
 }
 
+/// Size in bytes of the rows that a job keeps in memory for later epochs: an eighth of the default memory
+/// limit. A plan must not depend on the limit that a machine sets, because machines compare plans.
+const KEPT_BYTES: u64 = 128 << 20;
+
 /// Cost of reading a row of a source, for each order in which an epoch may read the rows. In these
 /// costs, a value is a byte of a column that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -73,9 +77,9 @@ pub struct ScanCost {
     pub within: OpCost,
     /// Cost when rows are shuffled globally.
     pub globally: OpCost,
-    /// True if the source's format has no random access. For a global shuffle, such a source is
-    /// read once in stored order and its rows are kept for all epochs, so each epoch also costs a
-    /// share of `stored`.
+    /// True if rows of the source are read once where they fit into the memory that keeps them for later
+    /// epochs. Each epoch then costs `globally`, which is the cost of taking rows from memory, and a share
+    /// of `stored`.
     pub read_once: bool,
 }
 
@@ -91,14 +95,17 @@ impl ScanCost {
     }
 
     /// Mean cost per row and epoch if the source is read in `epochs` epochs. `shuffle` is the
-    /// SHUFFLE clause, `None` for stored order.
-    pub const fn each(&self, shuffle: Option<ShuffleWindow>, epochs: u64) -> OpCost {
+    /// SHUFFLE clause, `None` for stored order; `bytes` is the size of all rows that are read, if it is
+    /// known.
+    pub fn each(&self, shuffle: Option<ShuffleWindow>, epochs: u64, bytes: Option<u64>) -> OpCost {
+        let is_kept = bytes.is_some_and(|bytes| bytes <= KEPT_BYTES) && epochs > 1;
+        let is_global = shuffle == Some(ShuffleWindow::Global);
         match shuffle {
-            None => self.stored,
-            Some(ShuffleWindow::Rows(_)) => self.within,
-            Some(ShuffleWindow::Global) if self.read_once => {
+            _ if self.read_once && (is_global || is_kept) => {
                 self.globally.and(self.stored.over(epochs))
             }
+            None => self.stored,
+            Some(ShuffleWindow::Rows(_)) => self.within,
             Some(ShuffleWindow::Global) => self.globally,
         }
     }
@@ -229,6 +236,8 @@ impl Coefficients {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
 
     #[test]
@@ -248,6 +257,37 @@ mod tests {
                 "{format}"
             );
         }
+    }
+
+    #[test]
+    fn rows_that_fit_into_memory_are_read_once() {
+        let price = |ps_per_row| OpCost {
+            ps_per_row,
+            ..OpCost::default()
+        };
+        let mut scan = ScanCost {
+            stored: price(100),
+            within: price(120),
+            globally: price(10),
+            read_once: true,
+        };
+        let within = Some(ShuffleWindow::Rows(NonZeroU64::MIN));
+        let global = Some(ShuffleWindow::Global);
+        for (order, bytes, epochs, expected) in [
+            (None, Some(KEPT_BYTES), 10, 20),
+            (within, Some(KEPT_BYTES), 10, 20),
+            (global, None, 10, 20),
+            (None, Some(KEPT_BYTES + 1), 10, 100),
+            (within, Some(KEPT_BYTES + 1), 10, 120),
+            (within, None, 10, 120),
+            (within, Some(1), 1, 120),
+        ] {
+            let each = scan.each(order, epochs, bytes);
+            assert_eq!(each, price(expected), "{order:?}, {bytes:?}, {epochs}");
+        }
+        scan.read_once = false;
+        assert_eq!(scan.each(within, 10, Some(1)), price(120));
+        assert_eq!(scan.each(global, 10, Some(1)), price(10));
     }
 
     #[test]

@@ -187,7 +187,9 @@ impl TreeLowering<'_> {
         let known = self.known.and_then(|known| known.get(&occurrence));
         let stats = known.cloned().unwrap_or_else(|| source_stats(source));
         let price = self.arena.prices.scan(stats.format.as_deref());
-        let cost = price.each(self.shuffle, self.epochs);
+        let bytes =
+            { stats.rows.zip(stats.row_bytes) }.map(|(rows, each)| rows.saturating_mul(each));
+        let cost = price.each(self.shuffle, self.epochs, bytes);
         self.arena.add_scan(ScanSpec {
             occurrence,
             name: name.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_planner::clauses::{Clauses, Relax};
+use forebay_planner::clauses::{Clauses, Relax, ShuffleWindow};
 use forebay_planner::compile::Compiled;
 use forebay_planner::rows::canonical::clauses_text;
 use forebay_planner::rows::cut::cut;
@@ -20,7 +20,9 @@ use crate::cache::Stores;
 use crate::dead_letters;
 use crate::error::Result;
 use crate::order::{PassName, Passes, SnapshotScan, WindowName, WindowSplits};
-use crate::segment::{Env, OrderCache, OrderedWindow, SegmentContext, SegmentWindow, WindowCache};
+use crate::segment::{
+    Env, OrderCache, OrderedWindow, SegmentContext, SegmentWindow, SplitCache, WindowCache,
+};
 use crate::stream::token::{DataSize, StreamName};
 
 /// Divisor of the memory limit: unused staged windows may take 1/16 of the limit.
@@ -90,6 +92,9 @@ impl OpenJob {
         let snapshot = &plan.data.snapshot;
         let rows = u128::from(snapshot.rows().max(1));
         let report = compiled.report.as_ref();
+        // A global shuffle has one window, which stays.
+        let is_global = clauses.shuffle == Some(ShuffleWindow::Global);
+        let is_staged_again = config.epochs != Some(1) && !is_global && !config.rereads;
         Ok(Self {
             clauses: clauses.clone(),
             seed: config.seed,
@@ -105,6 +110,7 @@ impl OpenJob {
             memory_limit: config.memory_limit,
             segments: SegmentContext {
                 is_shuffled: clauses.shuffle.is_some(),
+                splits: is_staged_again.then(|| Arc::new(SplitCache::new(&env.memory))),
                 ..SegmentContext::new(&plan.data, &plan.reader, &env)
             },
             windows: WindowCache::new(config.memory() / IDLE_WINDOWS),

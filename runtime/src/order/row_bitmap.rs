@@ -38,6 +38,11 @@ impl RowBitmap {
         last.map_or(0, |word| u64::from(word.before + word.members.count_ones()))
     }
 
+    /// Returns the memory that the set takes, in bytes.
+    pub(crate) fn memory_size(&self) -> usize {
+        self.words.capacity() * size_of::<Word>()
+    }
+
     /// Returns the number of offsets in the set that are below `offset`; `None` if `offset` is not
     /// in the set.
     pub(crate) fn rank(&self, offset: u32) -> Option<u64> {

@@ -60,7 +60,10 @@ async fn runs_of_a_job_share_its_windows() {
         let compiled = compiled(&sql, "t.csv", &reads).await;
         let mut apart = Vec::new();
         for rank in 0..2 {
-            let run = JobRun::open(&compiled, &of_rank(rank), &Stores::default()).await;
+            // Each epoch reads, which shows how often a window is staged.
+            let mut config = of_rank(rank);
+            config.internals.rereads = true;
+            let run = JobRun::open(&compiled, &config, &Stores::default()).await;
             apart.push(batches(run.unwrap().start()).await);
         }
         assert_eq!(
@@ -71,6 +74,7 @@ async fn runs_of_a_job_share_its_windows() {
 
         let config = JobConfig {
             epochs: Some(2),
+            rereads: true,
             ..JobConfig::default()
         };
         let job = OpenJob::open(&compiled, &config, &Stores::default()).await;

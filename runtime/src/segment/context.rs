@@ -10,6 +10,7 @@ use forebay_udfs::room::DecodeRoom;
 use super::cached_prefix::CacheSetup;
 use super::data::StoredData;
 use super::reader::FragmentReader;
+use super::split_cache::SplitCache;
 use crate::channel::ChannelRoom;
 use crate::fragment::width::RowWidth;
 use crate::pool::ComputePool;
@@ -54,10 +55,12 @@ pub(crate) struct SegmentContext {
     pub env: Env,
     /// True if rows are computed in another order than the stored one.
     pub is_shuffled: bool,
+    /// Cache of the splits that later passes stage again; `None` if no pass does.
+    pub splits: Option<Arc<SplitCache>>,
 }
 
 impl SegmentContext {
-    /// Creates a context that computes the fragment of `reader` over `data`, in stored order, with
+    /// Creates a context that computes the fragment of `reader` over `data` once, in stored order, with
     /// the resources of `env`.
     pub(crate) fn new(data: &Arc<StoredData>, reader: &Arc<FragmentReader>, env: &Env) -> Self {
         Self {
@@ -65,6 +68,7 @@ impl SegmentContext {
             reader: Arc::clone(reader),
             env: env.clone(),
             is_shuffled: false,
+            splits: None,
         }
     }
 

@@ -12,6 +12,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::context::{Env, SegmentContext};
+use super::split_cache::CachedSplit;
 use super::window::{Staged, StagedSplit, Window};
 use crate::fragment::unwind::caught;
 use crate::order::row_bitmap::RowBitmap;
@@ -51,50 +52,29 @@ pub(crate) async fn stage_splits(
     scan: usize,
     wanted: Vec<u32>,
 ) -> Result<Staged> {
-    let SegmentContext {
-        data, reader, env, ..
-    } = context;
-    let (snapshot, read) = (&data.snapshot, &reader.reads[scan]);
-    let source = &data.sources[scan];
-    let cached = reader.cached_below(scan);
-    let schema = Arc::new(source.schema().project(&read.projection)?);
+    let SegmentContext { reader, env, .. } = context;
+    let source = &context.data.sources[scan];
+    let schema = Arc::new(source.schema().project(&reader.reads[scan].projection)?);
     let mut stage = RowStage::new(schema, &env.memory, Arc::clone(&env.spill));
     let mut splits = Vec::new();
-    let request = Scan {
-        projection: read.projection.clone(),
-        prune: read.prune.clone(),
-    };
     let mut reads = stream::iter(wanted)
         .map(|index| {
-            let split = snapshot.splits[index as usize];
-            let file = snapshot.file_in_source(split.file) as usize;
-            let rows = source.read_split(file, split.split as usize, &request);
-            let rows = read_ahead(rows, split, read.keep.as_ref(), env);
-            async move { (index, split, rows) }
+            let read = begin(context, scan, index);
+            async move { (index, read) }
         })
         .buffered(env.in_flight.max(1));
-    while let Some((index, split, mut rows)) = reads.next().await {
+    while let Some((split, read)) = reads.next().await {
         let base = stage.rows();
-        let mut offsets = Vec::new();
-        loop {
-            let start = Instant::now();
-            let Some(read) = rows.next().await else {
-                break;
-            };
-            let read = read?;
-            reader.note_reading(start.elapsed(), batch_bytes(&read.batch));
-            offsets.extend(read.offsets);
-            stage.push(read.batch)?;
-        }
-        let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
-        if let (Some(cached), false) = (cached, dense) {
-            cached.note_dropped(snapshot, index, &offsets).await;
-        }
-        splits.push(StagedSplit {
-            split: index,
-            base,
-            kept: (!dense).then(|| RowBitmap::new(offsets)),
-        });
+        let kept = match read {
+            SplitRead::Cached(rows) => {
+                for batch in rows.batches {
+                    push(context, &mut stage, batch)?;
+                }
+                rows.kept
+            }
+            SplitRead::Stored(rows) => stage_stored(context, scan, split, rows, &mut stage).await?,
+        };
+        splits.push(StagedSplit { split, base, kept });
     }
     splits.sort_unstable_by_key(|s| s.split);
     if context.is_shuffled && stage.gains_from_join() && has_room_for(&stage, env) {
@@ -105,6 +85,83 @@ pub(crate) async fn stage_splits(
         stage = joined.await?;
     }
     Ok(Staged { stage, splits })
+}
+
+/// The rows of a split that is being staged.
+enum SplitRead {
+    /// Rows that an earlier pass staged.
+    Cached(CachedSplit),
+    /// Rows that are read from the source.
+    Stored(BoxStream<'static, Result<SplitRows>>),
+}
+
+/// Finds the rows of the split with index `index` in the job's cache, or begins to read them.
+fn begin(context: &SegmentContext, scan: usize, index: u32) -> SplitRead {
+    let SegmentContext {
+        data, reader, env, ..
+    } = context;
+    if let Some(rows) = { context.splits.as_ref() }.and_then(|splits| splits.get(index)) {
+        return SplitRead::Cached(rows);
+    }
+    let read = &reader.reads[scan];
+    let request = Scan {
+        projection: read.projection.clone(),
+        prune: read.prune.clone(),
+    };
+    let split = data.snapshot.splits[index as usize];
+    let file = data.snapshot.file_in_source(split.file) as usize;
+    let rows = data.sources[scan].read_split(file, split.split as usize, &request);
+    SplitRead::Stored(read_ahead(rows, split, read.keep.as_ref(), env))
+}
+
+/// Stages `rows`, all rows that are read of the split with index `index`. Returns their offsets, or
+/// `None` if they are all rows of the split.
+async fn stage_stored(
+    context: &SegmentContext,
+    scan: usize,
+    index: u32,
+    mut rows: BoxStream<'static, Result<SplitRows>>,
+    stage: &mut RowStage,
+) -> Result<Option<Arc<RowBitmap>>> {
+    let SegmentContext { data, reader, .. } = context;
+    let cached = reader.cached_below(scan);
+    // Rows of a cached prefix are read again only where the store evicted them.
+    let cache = { context.splits.as_ref() }.filter(|_| cached.is_none());
+    let mut for_cache = cache.map(|cache| cache.begin());
+    let mut offsets = Vec::new();
+    loop {
+        let start = Instant::now();
+        let Some(read) = rows.next().await else {
+            break;
+        };
+        let read = read?;
+        reader.note_reading(start.elapsed(), batch_bytes(&read.batch));
+        offsets.extend(read.offsets);
+        if let Some(for_cache) = &mut for_cache {
+            for_cache.push(&read.batch);
+        }
+        push(context, stage, read.batch)?;
+    }
+    let split = data.snapshot.splits[index as usize];
+    let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
+    if let (Some(cached), false) = (cached, dense) {
+        cached.note_dropped(&data.snapshot, index, &offsets).await;
+    }
+    let kept = (!dense).then(|| Arc::new(RowBitmap::new(offsets)));
+    if let Some(for_cache) = for_cache {
+        for_cache
+            .finish(index, kept.clone(), &context.env.pool)
+            .await?;
+    }
+    Ok(kept)
+}
+
+/// Pushes `batch` to `stage`, for which cached splits give up their memory if need be.
+fn push(context: &SegmentContext, stage: &mut RowStage, batch: RecordBatch) -> Result<()> {
+    if let Some(splits) = &context.splits {
+        splits.yield_to(batch.get_array_memory_size());
+    }
+    stage.push(batch)
 }
 
 /// Reads `rows`, the stored rows of `split`, ahead. Drops rows that the filter `keep` above the scan

@@ -36,7 +36,7 @@ pub(super) struct StagedSplit {
     pub(super) base: u64,
     /// Offsets of the staged rows from the first row of the split; `None` if all rows of the split
     /// are staged.
-    pub(super) kept: Option<RowBitmap>,
+    pub(super) kept: Option<Arc<RowBitmap>>,
 }
 
 impl Window {
@@ -48,7 +48,7 @@ impl Window {
             .as_ref()?
             .find(split)?
             .kept
-            .as_ref()
+            .as_deref()
     }
 
     /// Returns the memory that the staged rows take, in bytes.

@@ -123,7 +123,7 @@ fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
     let x = arena.slot("x");
     let bytes = DataType::new_list(DataType::UInt8, false);
     let schema = Arc::new(Schema::new(vec![Field::new("x", bytes, false)]));
-    let cost = arena.prices.scan(None).each(None, 1);
+    let cost = arena.prices.scan(None).each(None, 1, None);
     let scan = arena.add_scan(ScanSpec {
         occurrence: 0,
         name: "photos".to_owned(),

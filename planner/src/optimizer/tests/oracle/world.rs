@@ -138,7 +138,7 @@ impl World {
         let columns = slots.iter().enumerate();
         let columns = columns.map(|(i, &(slot, _))| (i, self.slots[slot as usize]));
         let columns = columns.collect();
-        let cost = self.arena.prices.scan(None).each(None, 1);
+        let cost = self.arena.prices.scan(None).each(None, 1, None);
         let scan = self.arena.add_scan(ScanSpec {
             occurrence: self.scans,
             name: "t".to_owned(),

@@ -1,0 +1,220 @@
+//! Cache of staged splits, which later passes put into other windows.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::RecordBatch;
+use datafusion::common::Result;
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+
+use crate::order::row_bitmap::RowBitmap;
+use crate::pool::ComputePool;
+use crate::stage::compact;
+
+/// Divisor of the memory for windows: the cache takes a quarter of it.
+const SHARE: usize = 4;
+/// Memory of an entry beside its rows, in bytes.
+const ENTRY_BYTES: usize = 256;
+
+/// The rows of a split, as a window stages them: those that its filter keeps, with the columns that
+/// are read.
+#[derive(Debug, Clone)]
+pub(super) struct CachedSplit {
+    pub(super) batches: Vec<RecordBatch>,
+    /// Offsets of the rows from the first row of the split; `None` if the batches have all its rows.
+    pub(super) kept: Option<Arc<RowBitmap>>,
+}
+
+impl CachedSplit {
+    fn bytes(&self) -> usize {
+        let batches = self.batches.iter().map(RecordBatch::get_array_memory_size);
+        let kept = self.kept.as_ref().map_or(0, |kept| kept.memory_size());
+        batches.sum::<usize>() + kept + ENTRY_BYTES
+    }
+}
+
+/// Cache of the splits that a job stages again: each pass puts them into other windows.
+///
+/// A pass reads all splits, in an order of its own. So a split that is kept for good serves later
+/// passes better than one that replaces another. Windows come first: when they fill the memory of
+/// the job, the cache gives up its rows and keeps no others.
+#[derive(Debug)]
+pub(crate) struct SplitCache {
+    pool: Arc<dyn MemoryPool>,
+    /// Memory for windows, of which the cache may take a part.
+    memory: usize,
+    reservation: MemoryReservation,
+    splits: Mutex<HashMap<u32, CachedSplit>>,
+    is_closed: AtomicBool,
+}
+
+impl SplitCache {
+    /// Creates a cache that takes its memory from `pool`, the memory for windows.
+    pub(crate) fn new(pool: &Arc<dyn MemoryPool>) -> Self {
+        let memory = match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => limit,
+            _ => usize::MAX,
+        };
+        Self {
+            memory,
+            reservation: MemoryConsumer::new("splits of later windows").register(pool),
+            pool: Arc::clone(pool),
+            splits: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the rows of `split`, an index into the snapshot's splits, if they are kept.
+    pub(super) fn get(&self, split: u32) -> Option<CachedSplit> {
+        self.lock().get(&split).cloned()
+    }
+
+    /// Returns a collector for the rows of a split that is being read.
+    pub(super) fn begin(self: &Arc<Self>) -> SplitCollector {
+        SplitCollector {
+            cache: Arc::clone(self),
+            batches: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Returns the number of bytes that further rows may take.
+    fn room(&self) -> usize {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return 0;
+        }
+        (self.memory / SHARE).saturating_sub(self.reservation.size())
+    }
+
+    /// Keeps the rows of `split` if there is room for them.
+    fn keep(&self, split: u32, rows: CachedSplit) {
+        let bytes = rows.bytes();
+        let mut splits = self.lock();
+        if bytes <= self.room()
+            && !splits.contains_key(&split)
+            && self.reservation.try_grow(bytes).is_ok()
+        {
+            splits.insert(split, rows);
+        }
+    }
+
+    /// Gives up all rows, for good, if windows that take `more` bytes would leave less memory free
+    /// than the cache may take.
+    pub(super) fn yield_to(&self, more: usize) {
+        let taken = self.pool.reserved().saturating_add(more);
+        let is_full = taken > self.memory - self.memory / SHARE;
+        if is_full && !self.is_closed.swap(true, Ordering::Relaxed) {
+            let mut splits = self.lock();
+            splits.clear();
+            self.reservation.free();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, CachedSplit>> {
+        self.splits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Collects the batches of a split for a [`SplitCache`], as long as there is room for them.
+pub(super) struct SplitCollector {
+    cache: Arc<SplitCache>,
+    batches: Vec<RecordBatch>,
+    bytes: usize,
+}
+
+impl SplitCollector {
+    /// Adds the rows of `batch`.
+    pub(super) fn push(&mut self, batch: &RecordBatch) {
+        self.bytes = { self.bytes }.saturating_add(batch.get_array_memory_size());
+        if self.bytes <= self.cache.room() {
+            self.batches.push(batch.clone());
+        } else {
+            self.batches.clear();
+        }
+    }
+
+    /// Keeps the rows as those of `split`. `kept` has their offsets; `None` if they are all its rows.
+    pub(super) async fn finish(
+        self,
+        split: u32,
+        kept: Option<Arc<RowBitmap>>,
+        pool: &ComputePool,
+    ) -> Result<()> {
+        if self.bytes > self.cache.room() {
+            return Ok(());
+        }
+        let keep = move || {
+            let batches = compact(self.batches)?;
+            self.cache.keep(split, CachedSplit { batches, kept });
+            Ok(())
+        };
+        pool.run(keep).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array};
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+    use super::*;
+
+    fn rows(n: i64) -> RecordBatch {
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..n));
+        RecordBatch::try_from_iter([("n", column)]).unwrap()
+    }
+
+    fn split(n: i64) -> CachedSplit {
+        CachedSplit {
+            batches: vec![rows(n)],
+            kept: None,
+        }
+    }
+
+    /// A cache that may take 16 KiB.
+    fn cache() -> (Arc<dyn MemoryPool>, Arc<SplitCache>) {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(64 << 10));
+        let cache = Arc::new(SplitCache::new(&pool));
+        (pool, cache)
+    }
+
+    #[test]
+    fn splits_are_kept_while_there_is_room() {
+        let (pool, cache) = cache();
+        for (number, rows) in [(7, 1000), (8, 1000), (9, 100)] {
+            cache.keep(number, split(rows));
+        }
+        let kept = [7, 8, 9].map(|number| cache.get(number).map(|rows| rows.batches[0].num_rows()));
+        assert_eq!(kept, [Some(1000), None, Some(100)]);
+        assert!((8800..16 << 10).contains(&pool.reserved()));
+    }
+
+    #[test]
+    fn windows_take_the_memory_of_splits() {
+        let (pool, cache) = cache();
+        cache.keep(7, split(1000));
+        let window = MemoryConsumer::new("a window").register(&pool);
+        window.grow(30 << 10);
+        cache.yield_to(8 << 10);
+        assert!(cache.get(7).is_some());
+        cache.yield_to(12 << 10);
+        assert!(cache.get(7).is_none());
+        assert_eq!(pool.reserved(), 30 << 10);
+        drop(window);
+        cache.keep(7, split(1));
+        assert!(cache.get(7).is_none());
+    }
+
+    #[test]
+    fn a_split_that_outgrows_the_room_is_let_go() {
+        let (_, cache) = cache();
+        let mut collector = cache.begin();
+        for (batch, held) in [(rows(1000), 1), (rows(900), 2), (rows(900), 0)] {
+            collector.push(&batch);
+            assert_eq!(collector.batches.len(), held);
+        }
+    }
+}
