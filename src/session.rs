@@ -536,7 +536,7 @@ impl Session {
         let planned_in = start.elapsed();
         if analyze {
             config.internals.analyze = true;
-            // One epoch suffices: without a cache, all epochs cost the same.
+            // One epoch shows where the time goes, though later ones may find rows in memory.
             config.epochs = config.epochs.or(Some(1));
         }
         let opened = self.opener.open(&compiled, &config).await?;

@@ -184,7 +184,8 @@ impl Jobs {
             seed: spec.stream.seed,
             epochs: spec.epochs,
             is_repeated: spec.epochs != Some(1),
-            rereads: false,
+            // A worker keeps many jobs open, whose rows together would fill its memory.
+            is_reread: true,
             threads: self.settings.threads,
             memory_limit: self.settings.memory_limit,
             cache: match spec.cache {

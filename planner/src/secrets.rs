@@ -18,7 +18,8 @@ pub fn is_web(scheme: &str) -> bool {
 }
 
 /// Returns `location` without what may be secret: the user and the password of a URL, and the query
-/// of the URL of a web server. Where a part may be either a secret or a name, it is left out.
+/// of the URL of a web server, or one that is signed. Where a part may be either a secret or a name, it is
+/// left out.
 pub fn masked(location: &str) -> String {
     let Some((scheme, rest)) = location.split_once("://") else {
         return location.to_owned();
@@ -36,9 +37,20 @@ pub fn masked(location: &str) -> String {
         None => ("", rest),
     };
     match rest.split_once('?') {
-        Some((path, _)) if is_web => format!("{scheme}://{user}{path}?..."),
+        Some((path, query)) if is_web || is_signed(query) => {
+            format!("{scheme}://{user}{path}?...")
+        }
         _ => format!("{scheme}://{user}{rest}"),
     }
+}
+
+/// True if `query` has a signature, such as a shared access signature (SAS) of Azure. Other stores have
+/// no queries in their URLs, and `?` is a character of names and patterns.
+fn is_signed(query: &str) -> bool {
+    query.split('&').any(|part| {
+        let name = part.split('=').next().unwrap_or_default();
+        part.contains('=') && (name == "sig" || name.to_ascii_lowercase().ends_with("signature"))
+    })
 }
 
 /// True if the colon in `authority` may be that before a password. Only a web server has a port,
@@ -111,6 +123,9 @@ mod tests {
             // A query without a path.
             ("https://host?sig=secret", "https://host?..."),
             ("https://host:80?sig=secret", "https://host:80?..."),
+            // Signed queries of stores.
+            ("az://c/k.csv?sv=2024&sig=secret", "az://c/k.csv?..."),
+            ("s3://b/k?X-Amz-Signature=secret", "s3://b/k?..."),
         ] {
             assert_eq!(masked(location), shown);
             let error = check(location).unwrap_err().to_string();
@@ -122,6 +137,7 @@ mod tests {
         for location in [
             "a@b?c",
             "s3://b/a?.csv",
+            "s3://b/a?sig&b=c",
             "s3://b/x@y",
             "https://h:8080/x@y",
             "https://[::1]/x@y",

@@ -175,7 +175,7 @@ async fn run(sql: &str, epochs: u64) -> Result<DeliveredRows> {
         threads: Some(1),
         epochs: Some(epochs),
         internals: RunInternals {
-            rereads: true,
+            is_reread: true,
             ..RunInternals::default()
         },
         ..RunConfig::default()

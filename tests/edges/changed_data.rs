@@ -241,6 +241,47 @@ async fn a_file_that_changes_after_it_was_listed_ends_the_run() {
     assert_eq!(batches.unwrap().len(), 2, "the same file, written again");
 }
 
+/// Rows of an earlier epoch that are still in memory do not hide that their file changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_changes_between_epochs_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    // A run that reads ahead finds the one file or the other, not a part of one.
+    let replace = |text: &str, seconds: u32| {
+        let new = folder.path().join("new");
+        fs::write(&new, text).unwrap();
+        (0..seconds).for_each(|_| later(&new));
+        fs::rename(&new, &path).unwrap();
+    };
+    for order in ["", "SHUFFLE WITHIN 2 ROWS"] {
+        let query = format!(
+            "SELECT id FROM csv('{}') {order} BATCH 2 REPEAT 10000",
+            path.display()
+        );
+        replace("id\n1\n2\n3\n", 0);
+        let session = session(&query).await;
+        let mut run = session.run("p", RunConfig::default()).await.unwrap();
+        for _ in 0..4 {
+            run.next().await.unwrap().unwrap();
+        }
+        // Written again, the same rows are no change.
+        replace("id\n1\n2\n3\n", 1);
+        for _ in 0..1000 {
+            run.next().await.unwrap().unwrap();
+        }
+        replace("id\n1\n2\n4\n", 2);
+        let mut after = 0;
+        let why = loop {
+            match run.next().await.unwrap() {
+                Ok(_) => after += 1,
+                Err(why) => break why.to_string(),
+            }
+        };
+        assert!(why.contains("t.csv' changed since"), "{order}: {why}");
+        assert!(after < 5000, "{order}: {after} batches were read ahead");
+    }
+}
+
 /// Advances a file's modification time by a second. The clock of the file system may be too coarse
 /// to give two quick writes different times.
 fn later(path: &Path) {

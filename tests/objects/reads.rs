@@ -69,7 +69,7 @@ async fn both_with(
 fn rereading() -> RunConfig {
     RunConfig {
         internals: RunInternals {
-            rereads: true,
+            is_reread: true,
             ..RunInternals::default()
         },
         ..RunConfig::default()
@@ -217,7 +217,7 @@ async fn later_epochs_read_nothing_that_fits_into_memory() {
         assert_eq!(expected, objects);
         let (files, objects, read) = both_with(&root, &server, &repeated(7), &rereading()).await;
         assert_eq!([&files, &objects], [&expected; 2]);
-        // The first windows of the second epoch may be read before the first epoch is.
+        // The first windows of the second epoch may be read before the first epoch ends.
         let [once, kept, read] = [once, kept, read].map(|seen| bytes(&seen));
         let all = format!("{order}: {once}, {kept}, {read} of {size}");
         assert!(kept <= once + size && read >= once + 4 * size, "{all}");

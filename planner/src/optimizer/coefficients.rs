@@ -64,7 +64,7 @@ impl OpCost {
 
 /// Size in bytes of the rows that a job keeps in memory for later epochs: an eighth of the default memory
 /// limit. A plan must not depend on the limit that a machine sets, because machines compare plans.
-const KEPT_BYTES: u64 = 128 << 20;
+pub const KEPT_BYTES: u64 = 128 << 20;
 
 /// Cost of reading a row of a source, for each order in which an epoch may read the rows. In these
 /// costs, a value is a byte of a column that is read.
@@ -95,8 +95,8 @@ impl ScanCost {
     }
 
     /// Mean cost per row and epoch if the source is read in `epochs` epochs. `shuffle` is the
-    /// SHUFFLE clause, `None` for stored order; `bytes` is the size of all rows that are read, if it is
-    /// known.
+    /// SHUFFLE clause, `None` for stored order; `bytes` is the size of the stored rows if it is known,
+    /// which stands for what they take in memory.
     pub fn each(&self, shuffle: Option<ShuffleWindow>, epochs: u64, bytes: Option<u64>) -> OpCost {
         let is_kept = bytes.is_some_and(|bytes| bytes <= KEPT_BYTES) && epochs > 1;
         let is_global = shuffle == Some(ShuffleWindow::Global);

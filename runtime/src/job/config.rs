@@ -16,7 +16,7 @@ pub struct JobConfig {
     /// files.
     pub is_repeated: bool,
     /// True to read the sources in each epoch, and keep no rows of theirs for later ones.
-    pub rereads: bool,
+    pub is_reread: bool,
     /// Number of compute threads for this job alone; `None` to use the threads of the process.
     pub threads: Option<usize>,
     /// Memory limit of this job in bytes; `None` to share the default limit with the other jobs of

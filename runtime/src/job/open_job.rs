@@ -94,7 +94,7 @@ impl OpenJob {
         let report = compiled.report.as_ref();
         // A global shuffle has one window, which stays.
         let is_global = clauses.shuffle == Some(ShuffleWindow::Global);
-        let is_staged_again = config.epochs != Some(1) && !is_global && !config.rereads;
+        let is_staged_again = config.epochs != Some(1) && !is_global && !config.is_reread;
         Ok(Self {
             clauses: clauses.clone(),
             seed: config.seed,
@@ -110,7 +110,7 @@ impl OpenJob {
             memory_limit: config.memory_limit,
             segments: SegmentContext {
                 is_shuffled: clauses.shuffle.is_some(),
-                splits: is_staged_again.then(|| Arc::new(SplitCache::new(&env.memory))),
+                split_cache: is_staged_again.then(|| Arc::new(SplitCache::new(&env.memory))),
                 ..SegmentContext::new(&plan.data, &plan.reader, &env)
             },
             windows: WindowCache::new(config.memory() / IDLE_WINDOWS),

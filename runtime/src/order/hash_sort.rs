@@ -1,5 +1,7 @@
 //! Parallel sorting of keys that begin with a hash.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 /// Mean number of keys in a bucket. A bucket is sorted in the cache of one thread.
@@ -11,8 +13,8 @@ const MAX_BUCKET_BITS: u32 = 11;
 /// `convert`. `rows` is the number of keys. Works on the threads of the current rayon pool.
 ///
 /// The keys are distributed to buckets by their highest bits, which are those of a hash, so buckets
-/// have about the same size; then each bucket is sorted alone (bucket sort: Knuth, "The Art of
-/// Computer Programming", volume 3, section 5.2.5).
+/// have about the same size; then each bucket is distributed again, to about as many buckets as it has
+/// keys (bucket sort: Knuth, "The Art of Computer Programming", volume 3, section 5.2.5).
 pub(super) fn sort<C: Sync, R: Copy + Default + Send>(
     chunks: &[C],
     rows: usize,
@@ -20,71 +22,84 @@ pub(super) fn sort<C: Sync, R: Copy + Default + Send>(
     convert: impl Fn(u128) -> R + Sync,
 ) -> Vec<R> {
     let bits = (rows / BUCKET_KEYS + 1).ilog2().min(MAX_BUCKET_BITS);
-    let distributed: Vec<Distributed> = chunks
+    let distributed: Vec<Buckets> = chunks
         .par_iter()
         .map_init(Vec::new, |keys, chunk| {
             keys.clear();
             generate(chunk, keys);
-            Distributed::new(keys, bits)
+            let mut buckets = Buckets::default();
+            buckets.fill(keys, 0, bits);
+            buckets
         })
         .collect();
     let mut sorted = vec![R::default(); rows];
     let mut rest = &mut sorted[..];
     let mut buckets = Vec::with_capacity(1 << bits);
     for bucket in 0..1 << bits {
-        let keys = distributed.iter().map(|of| of.bucket(bucket).len()).sum();
+        let keys = distributed.iter().map(|of| of.range(bucket).len()).sum();
         let (first, others) = std::mem::take(&mut rest).split_at_mut(keys);
         buckets.push((bucket, first));
         rest = others;
     }
-    buckets
-        .into_par_iter()
-        .for_each_init(Vec::new, |keys, (bucket, sorted)| {
+    buckets.into_par_iter().for_each_init(
+        Default::default,
+        |(keys, parts): &mut (Vec<u128>, Buckets), (bucket, sorted)| {
             keys.clear();
             for of in &distributed {
-                keys.extend_from_slice(of.bucket(bucket));
+                keys.extend_from_slice(&of.keys[of.range(bucket)]);
             }
-            keys.sort_unstable();
-            for (row, &key) in sorted.iter_mut().zip(&*keys) {
+            let part_bits = (keys.len() + 1).ilog2();
+            parts.fill(keys, bits, part_bits);
+            for part in 0..1 << part_bits {
+                let part = parts.range(part);
+                parts.keys[part].sort_unstable();
+            }
+            for (row, &key) in sorted.iter_mut().zip(&parts.keys) {
                 *row = convert(key);
             }
-        });
+        },
+    );
     sorted
 }
 
-/// The keys of a chunk, ordered by bucket.
-struct Distributed {
+/// Keys, ordered by bucket.
+#[derive(Default)]
+struct Buckets {
     keys: Vec<u128>,
-    /// Index of the first key of each bucket, and the number of keys.
-    starts: Vec<u32>,
+    /// Index after the last key of each bucket.
+    ends: Vec<u32>,
 }
 
-impl Distributed {
-    fn new(keys: &[u128], bits: u32) -> Self {
-        // A shift in two steps, since shifting all 128 bits at once is not defined.
-        let bucket = |key: u128| (key >> 1 >> (127 - bits)) as usize;
-        let mut starts = vec![0_u32; (1 << bits) + 1];
+impl Buckets {
+    /// Replaces the keys with `keys`, distributed by the `bits` bits that follow the highest `skipped`
+    /// ones.
+    fn fill(&mut self, keys: &[u128], skipped: u32, bits: u32) {
+        // Shifts in two steps, since shifting all 128 bits at once is not defined.
+        let bucket = |key: u128| (key << skipped >> 1 >> (127 - bits)) as usize;
+        let starts = &mut self.ends;
+        starts.clear();
+        starts.resize(1 << bits, 0);
         for &key in keys {
-            starts[bucket(key) + 1] += 1;
+            starts[bucket(key)] += 1;
         }
-        for bucket in 0..1 << bits {
-            starts[bucket + 1] += starts[bucket];
+        let mut before = 0;
+        for start in &mut *starts {
+            before += std::mem::replace(start, before);
         }
-        let mut next = starts.clone();
-        let mut by_bucket = vec![0; keys.len()];
+        self.keys.clear();
+        self.keys.resize(keys.len(), 0);
+        // Each start moves to the end of its bucket.
         for &key in keys {
-            let next = &mut next[bucket(key)];
-            by_bucket[*next as usize] = key;
+            let next = &mut starts[bucket(key)];
+            self.keys[*next as usize] = key;
             *next += 1;
-        }
-        Self {
-            keys: by_bucket,
-            starts,
         }
     }
 
-    fn bucket(&self, bucket: usize) -> &[u128] {
-        &self.keys[self.starts[bucket] as usize..self.starts[bucket + 1] as usize]
+    /// Returns the indices of the keys of a bucket.
+    fn range(&self, bucket: usize) -> Range<usize> {
+        let start = bucket.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start as usize..self.ends[bucket] as usize
     }
 }
 
@@ -95,12 +110,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn keys_of_one_bucket_are_in_order() {
+        // Hashes that are equal in their highest bits, or in all.
+        for shift in [1, 20, 63] {
+            let key = |row: u64| u128::from(mix64(row) >> shift) << 64 | u128::from(row % 5_000);
+            let generate = |chunk: &u64, keys: &mut Vec<u128>| {
+                keys.extend((0..3_000).map(|row| key(chunk * 3_000 + row)));
+            };
+            let mut expected: Vec<u128> = (0..9_000).map(key).collect();
+            expected.sort_unstable();
+            assert_eq!(sort(&[0, 1, 2], 9_000, generate, |key| key), expected);
+        }
+    }
+
+    #[test]
     fn keys_of_all_chunks_are_in_order() {
         for rows in [0, 1, 5, 4095, 4096, 40_000] {
             let key = |row: u64| u128::from(mix64(row % 9_000)) << 64 | u128::from(row);
             // Chunks of different sizes, the last of which may be empty.
             let chunks = [0..rows / 3, rows / 3..rows, rows..rows];
-            let generate = |rows: &std::ops::Range<u64>, keys: &mut Vec<u128>| {
+            let generate = |rows: &Range<u64>, keys: &mut Vec<u128>| {
                 keys.extend(rows.clone().map(key));
             };
             let mut expected: Vec<u128> = (0..rows).map(key).collect();

@@ -61,7 +61,7 @@ pub struct RunInternals {
     /// The engine that computes the run's segments; `None` to compute them in this process.
     pub engine: Option<Arc<dyn SegmentEngine>>,
     /// True to read the sources in each epoch, so that reading can be measured.
-    pub rereads: bool,
+    pub is_reread: bool,
     /// True to run segments one by one, so that the CPU time of each operator can be measured.
     pub analyze: bool,
 }

@@ -39,7 +39,7 @@ impl JobRun {
             epochs,
             // A loop over runs of single epochs shows only in its second epoch.
             is_repeated: epochs != Some(1) || config.first_epoch > 0,
-            rereads: config.internals.rereads,
+            is_reread: config.internals.is_reread,
             threads: config.threads,
             memory_limit: config.memory_limit,
             cache: match &config.internals.engine {

@@ -62,7 +62,7 @@ async fn runs_of_a_job_share_its_windows() {
         for rank in 0..2 {
             // Each epoch reads, which shows how often a window is staged.
             let mut config = of_rank(rank);
-            config.internals.rereads = true;
+            config.internals.is_reread = true;
             let run = JobRun::open(&compiled, &config, &Stores::default()).await;
             apart.push(batches(run.unwrap().start()).await);
         }
@@ -74,7 +74,7 @@ async fn runs_of_a_job_share_its_windows() {
 
         let config = JobConfig {
             epochs: Some(2),
-            rereads: true,
+            is_reread: true,
             ..JobConfig::default()
         };
         let job = OpenJob::open(&compiled, &config, &Stores::default()).await;

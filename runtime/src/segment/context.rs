@@ -56,7 +56,7 @@ pub(crate) struct SegmentContext {
     /// True if rows are computed in another order than the stored one.
     pub is_shuffled: bool,
     /// Cache of the splits that later passes stage again; `None` if no pass does.
-    pub splits: Option<Arc<SplitCache>>,
+    pub split_cache: Option<Arc<SplitCache>>,
 }
 
 impl SegmentContext {
@@ -68,7 +68,7 @@ impl SegmentContext {
             reader: Arc::clone(reader),
             env: env.clone(),
             is_shuffled: false,
-            splits: None,
+            split_cache: None,
         }
     }
 

@@ -5,16 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
-use datafusion::common::Result;
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
 use crate::order::row_bitmap::RowBitmap;
-use crate::pool::ComputePool;
-use crate::stage::compact;
 
-/// Divisor of the memory for windows: the cache takes a quarter of it.
+/// Divisor of the memory for windows: the cache takes a quarter of it, and leaves another quarter free.
 const SHARE: usize = 4;
 /// Memory of an entry beside its rows, in bytes.
 const ENTRY_BYTES: usize = 256;
@@ -39,8 +36,9 @@ impl CachedSplit {
 /// Cache of the splits that a job stages again: each pass puts them into other windows.
 ///
 /// A pass reads all splits, in an order of its own. So a split that is kept for good serves later
-/// passes better than one that replaces another. Windows come first: when they fill the memory of
-/// the job, the cache gives up its rows and keeps no others.
+/// passes better than one that replaces another. Windows come first: a cache takes no memory from the
+/// second half of the pool, which the caches of several jobs may share, and when the pool is nearly full,
+/// the cache of the job that needs memory gives up its rows and keeps no others.
 #[derive(Debug)]
 pub(crate) struct SplitCache {
     pool: Arc<dyn MemoryPool>,
@@ -76,7 +74,7 @@ impl SplitCache {
     pub(super) fn begin(self: &Arc<Self>) -> SplitCollector {
         SplitCollector {
             cache: Arc::clone(self),
-            batches: Vec::new(),
+            batches: Some(Vec::new()),
             bytes: 0,
         }
     }
@@ -86,7 +84,8 @@ impl SplitCache {
         if self.is_closed.load(Ordering::Relaxed) {
             return 0;
         }
-        (self.memory / SHARE).saturating_sub(self.reservation.size())
+        let own = (self.memory / SHARE).saturating_sub(self.reservation.size());
+        own.min((self.memory / 2).saturating_sub(self.pool.reserved()))
     }
 
     /// Keeps the rows of `split` if there is room for them.
@@ -101,9 +100,9 @@ impl SplitCache {
         }
     }
 
-    /// Gives up all rows, for good, if windows that take `more` bytes would leave less memory free
-    /// than the cache may take.
-    pub(super) fn yield_to(&self, more: usize) {
+    /// Gives up all rows, for good, if windows that take `more` bytes would leave less than a quarter
+    /// of the memory free.
+    pub(super) fn close_if_full(&self, more: usize) {
         let taken = self.pool.reserved().saturating_add(more);
         let is_full = taken > self.memory - self.memory / SHARE;
         if is_full && !self.is_closed.swap(true, Ordering::Relaxed) {
@@ -121,7 +120,8 @@ impl SplitCache {
 /// Collects the batches of a split for a [`SplitCache`], as long as there is room for them.
 pub(super) struct SplitCollector {
     cache: Arc<SplitCache>,
-    batches: Vec<RecordBatch>,
+    /// The batches so far; `None` if there was no room for them.
+    batches: Option<Vec<RecordBatch>>,
     bytes: usize,
 }
 
@@ -129,29 +129,19 @@ impl SplitCollector {
     /// Adds the rows of `batch`.
     pub(super) fn push(&mut self, batch: &RecordBatch) {
         self.bytes = { self.bytes }.saturating_add(batch.get_array_memory_size());
-        if self.bytes <= self.cache.room() {
-            self.batches.push(batch.clone());
-        } else {
-            self.batches.clear();
+        if self.bytes > self.cache.room() {
+            self.batches = None;
+        }
+        if let Some(batches) = &mut self.batches {
+            batches.push(batch.clone());
         }
     }
 
     /// Keeps the rows as those of `split`. `kept` has their offsets; `None` if they are all its rows.
-    pub(super) async fn finish(
-        self,
-        split: u32,
-        kept: Option<Arc<RowBitmap>>,
-        pool: &ComputePool,
-    ) -> Result<()> {
-        if self.bytes > self.cache.room() {
-            return Ok(());
-        }
-        let keep = move || {
-            let batches = compact(self.batches)?;
+    pub(super) fn finish(self, split: u32, kept: Option<Arc<RowBitmap>>) {
+        if let Some(batches) = self.batches {
             self.cache.keep(split, CachedSplit { batches, kept });
-            Ok(())
-        };
-        pool.run(keep).await
+        }
     }
 }
 
@@ -159,8 +149,10 @@ impl SplitCollector {
 mod tests {
     use arrow::array::{ArrayRef, Int64Array};
     use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use forebay_planner::optimizer::coefficients::KEPT_BYTES;
 
     use super::*;
+    use crate::memory::window_memory;
 
     fn rows(n: i64) -> RecordBatch {
         let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..n));
@@ -193,14 +185,23 @@ mod tests {
     }
 
     #[test]
+    fn the_optimiser_knows_the_memory_for_splits() {
+        let cache = SplitCache::new(&window_memory(None));
+        assert_eq!((cache.memory / SHARE) as u64, KEPT_BYTES);
+    }
+
+    #[test]
     fn windows_take_the_memory_of_splits() {
         let (pool, cache) = cache();
         cache.keep(7, split(1000));
         let window = MemoryConsumer::new("a window").register(&pool);
         window.grow(30 << 10);
-        cache.yield_to(8 << 10);
+        // The second half of the memory is for windows alone.
+        cache.keep(8, split(1));
+        assert!(cache.get(8).is_none());
+        cache.close_if_full(8 << 10);
         assert!(cache.get(7).is_some());
-        cache.yield_to(12 << 10);
+        cache.close_if_full(12 << 10);
         assert!(cache.get(7).is_none());
         assert_eq!(pool.reserved(), 30 << 10);
         drop(window);
@@ -212,9 +213,10 @@ mod tests {
     fn a_split_that_outgrows_the_room_is_let_go() {
         let (_, cache) = cache();
         let mut collector = cache.begin();
-        for (batch, held) in [(rows(1000), 1), (rows(900), 2), (rows(900), 0)] {
-            collector.push(&batch);
-            assert_eq!(collector.batches.len(), held);
+        let pushes = [(1000, Some(1)), (900, Some(2)), (900, None), (1, None)];
+        for (n, held) in pushes {
+            collector.push(&rows(n));
+            assert_eq!(collector.batches.as_ref().map(Vec::len), held);
         }
     }
 }

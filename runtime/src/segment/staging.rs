@@ -8,8 +8,8 @@ use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::physical_expr::PhysicalExpr;
-use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
 
 use super::context::{Env, SegmentContext};
 use super::split_cache::CachedSplit;
@@ -20,10 +20,11 @@ use crate::order::{SnapshotSplit, WindowSplits};
 use crate::prefetch::prefetched_in;
 use crate::record_batch::batch_bytes;
 use crate::source::{Access, Scan, StoredRows};
-use crate::stage::RowStage;
+use crate::stage::{RowStage, compacted};
 
 /// Number of batches that are read ahead in each split, whatever their size.
 const BATCHES_AHEAD: usize = 2;
+
 /// Reads the splits of `window`, and holds or spills their rows. Splits of sources with direct
 /// access, and splits whose rows are all cached, are left out.
 pub(crate) async fn stage(context: &SegmentContext, window: &WindowSplits) -> Result<Window> {
@@ -58,14 +59,11 @@ pub(crate) async fn stage_splits(
     let mut stage = RowStage::new(schema, &env.memory, Arc::clone(&env.spill));
     let mut splits = Vec::new();
     let mut reads = stream::iter(wanted)
-        .map(|index| {
-            let read = begin(context, scan, index);
-            async move { (index, read) }
-        })
+        .map(|index| begin(context, scan, index).map(move |read| (index, read)))
         .buffered(env.in_flight.max(1));
     while let Some((split, read)) = reads.next().await {
         let base = stage.rows();
-        let kept = match read {
+        let kept = match read? {
             SplitRead::Cached(rows) => {
                 for batch in rows.batches {
                     push(context, &mut stage, batch)?;
@@ -96,22 +94,34 @@ enum SplitRead {
 }
 
 /// Finds the rows of the split with index `index` in the job's cache, or begins to read them.
-fn begin(context: &SegmentContext, scan: usize, index: u32) -> SplitRead {
+async fn begin(context: &SegmentContext, scan: usize, index: u32) -> Result<SplitRead> {
     let SegmentContext {
         data, reader, env, ..
     } = context;
-    if let Some(rows) = { context.splits.as_ref() }.and_then(|splits| splits.get(index)) {
-        return SplitRead::Cached(rows);
+    let split = data.snapshot.splits[index as usize];
+    let (file, of_file) = (
+        data.snapshot.file_in_source(split.file) as usize,
+        split.split as usize,
+    );
+    let source = &data.sources[scan];
+    let cache = context.split_cache.as_ref();
+    if let Some(rows) = cache.and_then(|cache| cache.get(index)) {
+        // A changed file is an error, whatever fits into memory.
+        source.check_split(file, of_file).await?;
+        return Ok(SplitRead::Cached(rows));
     }
     let read = &reader.reads[scan];
     let request = Scan {
         projection: read.projection.clone(),
         prune: read.prune.clone(),
     };
-    let split = data.snapshot.splits[index as usize];
-    let file = data.snapshot.file_in_source(split.file) as usize;
-    let rows = data.sources[scan].read_split(file, split.split as usize, &request);
-    SplitRead::Stored(read_ahead(rows, split, read.keep.as_ref(), env))
+    let rows = source.read_split(file, of_file, &request);
+    Ok(SplitRead::Stored(read_ahead(
+        rows,
+        split,
+        read.keep.as_ref(),
+        env,
+    )))
 }
 
 /// Stages `rows`, all rows that are read of the split with index `index`. Returns their offsets, or
@@ -124,10 +134,10 @@ async fn stage_stored(
     stage: &mut RowStage,
 ) -> Result<Option<Arc<RowBitmap>>> {
     let SegmentContext { data, reader, .. } = context;
-    let cached = reader.cached_below(scan);
+    let prefix = reader.cached_below(scan);
     // Rows of a cached prefix are read again only where the store evicted them.
-    let cache = { context.splits.as_ref() }.filter(|_| cached.is_none());
-    let mut for_cache = cache.map(|cache| cache.begin());
+    let split_cache = { context.split_cache.as_ref() }.filter(|_| prefix.is_none());
+    let mut collector = split_cache.map(|cache| cache.begin());
     let mut offsets = Vec::new();
     loop {
         let start = Instant::now();
@@ -137,29 +147,34 @@ async fn stage_stored(
         let read = read?;
         reader.note_reading(start.elapsed(), batch_bytes(&read.batch));
         offsets.extend(read.offsets);
-        if let Some(for_cache) = &mut for_cache {
-            for_cache.push(&read.batch);
-        }
-        push(context, stage, read.batch)?;
+        let batch = match &mut collector {
+            Some(collector) => {
+                let batch = compacted(read.batch)?;
+                collector.push(&batch);
+                batch
+            }
+            None => read.batch,
+        };
+        push(context, stage, batch)?;
     }
     let split = data.snapshot.splits[index as usize];
     let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
-    if let (Some(cached), false) = (cached, dense) {
-        cached.note_dropped(&data.snapshot, index, &offsets).await;
+    if let (Some(prefix), false) = (prefix, dense) {
+        prefix.note_dropped(&data.snapshot, index, &offsets).await;
     }
     let kept = (!dense).then(|| Arc::new(RowBitmap::new(offsets)));
-    if let Some(for_cache) = for_cache {
-        for_cache
-            .finish(index, kept.clone(), &context.env.pool)
-            .await?;
+    if let Some(collector) = collector {
+        collector.finish(index, kept.clone());
     }
     Ok(kept)
 }
 
 /// Pushes `batch` to `stage`, for which cached splits give up their memory if need be.
 fn push(context: &SegmentContext, stage: &mut RowStage, batch: RecordBatch) -> Result<()> {
-    if let Some(splits) = &context.splits {
-        splits.yield_to(batch.get_array_memory_size());
+    if let Some(cache) = &context.split_cache
+        && stage.spilled_rows() == 0
+    {
+        cache.close_if_full(batch.get_array_memory_size());
     }
     stage.push(batch)
 }

@@ -51,6 +51,10 @@ impl Source for CountedSource {
         self.inner.read_split(file, split, scan)
     }
 
+    async fn check_split(&self, file: usize, split: usize) -> Result<()> {
+        self.inner.check_split(file, split).await
+    }
+
     async fn fetch(
         &self,
         rows: &[(u32, u64)],

@@ -153,6 +153,16 @@ impl Source for FileSource {
         })
     }
 
+    async fn check_split(&self, file: usize, split: usize) -> Result<()> {
+        let place = SplitLocation::find(&self.manifest, &self.inputs, file, split)?;
+        if place.input.is_object() {
+            return Ok(());
+        }
+        let (reader, watch) = (Arc::clone(&self.reader), Arc::clone(&self.watch));
+        let check = move || watch.check(&place, |file| reader.content(file));
+        Ok(task::blocking("checking a file", check).await??)
+    }
+
     async fn fetch(
         &self,
         rows: &[(u32, u64)],

@@ -45,6 +45,13 @@ pub trait Source: fmt::Debug + Send + Sync {
         scan: &Scan,
     ) -> BoxStream<'static, Result<StoredRows>>;
 
+    /// Checks, if it can be done without asking a store, that a split whose rows are in memory still has
+    /// the content that it had when the source was opened. `file` and `split` are indices, as in
+    /// [`read_split`](Self::read_split).
+    async fn check_split(&self, _file: usize, _split: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Fetches `rows`, each given as (file index, row number), in that order. Supported only when
     /// [`access`](Self::access) is [`Access::Direct`].
     async fn fetch(

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
 use arrow::compute::{concat_batches, interleave_record_batch, take_record_batch};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
@@ -72,7 +72,8 @@ impl RowStage {
     /// Returns true if batches of the stage's rows can be concatenated. Arrow panics where the offsets
     /// of lists overflow, whose elements need not take memory.
     pub(crate) fn is_simple(&self) -> bool {
-        is_simple(&self.schema)
+        let mut fields = self.schema.fields().iter();
+        fields.all(|field| join::is_simple(field.data_type()))
     }
 
     /// Returns the number of rows pushed so far.
@@ -250,21 +251,6 @@ impl RowStage {
     }
 }
 
-/// Returns the rows of `batches`, joined to one batch if that makes their rows quicker to find, without
-/// unused memory. Works on the threads of the current rayon pool.
-pub(crate) fn compact(batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>> {
-    let is_simple = { batches.first() }.is_some_and(|batch| is_simple(&batch.schema()));
-    if is_simple && join::is_worth(&batches) {
-        return Ok(vec![join::joined(&batches)?]);
-    }
-    batches.into_iter().map(compacted).collect()
-}
-
-fn is_simple(schema: &Schema) -> bool {
-    let mut fields = schema.fields().iter();
-    fields.all(|field| join::is_simple(field.data_type()))
-}
-
 /// Returns a batch with the rows of `batch` and buffers of its own.
 fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
     let all = UInt64Array::from_iter_values(0..batch.num_rows() as u64);
@@ -273,7 +259,7 @@ fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
 
 /// Returns `batch`, copied if its rows are a small part of larger buffers. Without a copy, the
 /// whole buffers would stay in memory, and would be counted again for each slice of them.
-fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
+pub(crate) fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
     let rows_alone = batch.columns().iter().map(row_bytes);
     let rows_alone = rows_alone.fold(0, usize::saturating_add);
     if batch.get_array_memory_size() <= rows_alone.saturating_mul(2).saturating_add(SLACK_BYTES) {
