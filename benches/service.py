@@ -82,7 +82,8 @@ def tf_data_service(_, folder, end, epochs):
         # The client is a process of its own, or its reads would not leave the worker's process.
         command = [sys.executable, __file__, *sys.argv[1:]]
         environment = {**os.environ, "SERVICE_PART": "client", "SERVICE_ADDRESS": dispatcher.target}
-        subprocess.run(command, check=True, env=environment)
+        # The client must not say that all is done; its CPU counts as that of a child that this process waited for.
+        subprocess.run(command, check=True, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         del worker, dispatcher
         return
     import tensorflow as tf
