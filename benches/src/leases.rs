@@ -141,8 +141,13 @@ impl Bench {
         }
     }
 
-    /// Submits the same leases as jobs, without a window.
-    async fn as_jobs(&self, count: usize, bytes: usize) -> Result<(), Box<dyn Error>> {
+    /// Submits the same leases as jobs, `in_flight` at a time, without a window.
+    async fn as_jobs(
+        &self,
+        count: usize,
+        bytes: usize,
+        in_flight: usize,
+    ) -> Result<(), Box<dyn Error>> {
         let jobs = (0..count as u64).map(|order| {
             self.engine.submit(LeaseRequest {
                 payload: payload(bytes),
@@ -152,7 +157,7 @@ impl Bench {
                 avoid: Vec::new(),
             })
         });
-        let mut jobs = stream::iter(jobs).buffered(IN_FLIGHT);
+        let mut jobs = stream::iter(jobs).buffered(in_flight);
         while let Some(job) = jobs.next().await {
             job?;
         }
@@ -261,7 +266,9 @@ async fn small(bench: &Bench) -> Result<(), Box<dyn Error>> {
     let (mut rates, mut cpu) = (Vec::new(), Vec::new());
     let processes = [&bench.scheduler, &bench.worker];
     for round in 0..=ROUNDS {
-        let jobs = bench.measure(&processes, bench.as_jobs(COUNT, 0)).await?;
+        let jobs = bench
+            .measure(&processes, bench.as_jobs(COUNT, 0, IN_FLIGHT))
+            .await?;
         let leases = bench
             .measure(&processes, bench.through_window(COUNT, 0))
             .await?;
@@ -402,7 +409,8 @@ async fn flat(bench: &Bench) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures leases of one row, one after the other, over a thousand and over a million files.
+/// Measures leases of one row, one after the other, over a thousand and over a million files, against
+/// jobs of the same engine that take no work.
 async fn many_files(bench: &Bench, dir: &Path) -> Result<(), Box<dyn Error>> {
     const LEASES: usize = 1_000;
     let settings = WindowSettings {
@@ -427,20 +435,29 @@ async fn many_files(bench: &Bench, dir: &Path) -> Result<(), Box<dyn Error>> {
                 folder.display()
             ))
             .await?;
-        let mut times = Vec::new();
+        let (mut times, mut idle) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
+            let start = Instant::now();
+            bench.as_jobs(LEASES, 0, 1).await?;
+            let jobs = start.elapsed();
             let (first, all) = run(&session, Some(1)).await?;
             // The worker opens the job in the first round.
             if round > 0 {
                 times.push(millis(all - first) / (LEASES - 1) as f64);
+                idle.push(millis(jobs) / LEASES as f64);
             }
             println!(
-                "{files} files: first batch after {:.0} ms, {LEASES} leases {:.0} ms",
+                "{files} files: first batch after {:.0} ms, {LEASES} leases {:.0} ms, {LEASES} jobs {:.0} ms",
                 millis(first),
-                millis(all)
+                millis(all),
+                millis(jobs)
             );
         }
-        println!("a warm lease over {files} files: {} ms", range(times));
+        println!(
+            "a warm lease over {files} files: {} ms; a job without work: {} ms",
+            range(times),
+            range(idle)
+        );
     }
     Ok(())
 }
