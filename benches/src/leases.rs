@@ -141,16 +141,11 @@ impl Bench {
         }
     }
 
-    /// Submits the same leases as jobs, `in_flight` at a time, without a window.
-    async fn as_jobs(
-        &self,
-        count: usize,
-        bytes: usize,
-        in_flight: usize,
-    ) -> Result<(), Box<dyn Error>> {
+    /// Submits `count` leases without rows as jobs, `in_flight` at a time, without a window.
+    async fn as_jobs(&self, count: usize, in_flight: usize) -> Result<(), Box<dyn Error>> {
         let jobs = (0..count as u64).map(|order| {
             self.engine.submit(LeaseRequest {
-                payload: payload(bytes),
+                payload: payload(0),
                 affinity: 0,
                 staging: LeaseStaging::default(),
                 order,
@@ -267,7 +262,7 @@ async fn small(bench: &Bench) -> Result<(), Box<dyn Error>> {
     let processes = [&bench.scheduler, &bench.worker];
     for round in 0..=ROUNDS {
         let jobs = bench
-            .measure(&processes, bench.as_jobs(COUNT, 0, IN_FLIGHT))
+            .measure(&processes, bench.as_jobs(COUNT, IN_FLIGHT))
             .await?;
         let leases = bench
             .measure(&processes, bench.through_window(COUNT, 0))
@@ -438,7 +433,7 @@ async fn many_files(bench: &Bench, dir: &Path) -> Result<(), Box<dyn Error>> {
         let (mut times, mut idle) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
             let start = Instant::now();
-            bench.as_jobs(LEASES, 0, 1).await?;
+            bench.as_jobs(LEASES, 1).await?;
             let jobs = start.elapsed();
             let (first, all) = run(&session, Some(1)).await?;
             // The worker opens the job in the first round.
