@@ -164,7 +164,7 @@ impl Source for RemoteSource {
         let projection: Vec<u32> = projection.collect();
         let reader = self.reader.clone();
         let first = Some((0, FIRST_ROWS_BYTES));
-        // `prune` is not sent: it may leave rows out, and nobody who reads through a client needs it.
+        // `prune` and `keep` are not sent: they may leave rows out, and nobody who reads through a client needs that.
         let chunks = stream::try_unfold(first, move |next| {
             let (reader, projection) = (reader.clone(), projection.clone());
             let expected = expected.clone();

@@ -107,6 +107,7 @@ async fn read(
     let scan = Scan {
         projection,
         prune: None,
+        keep: None,
     };
     let mut stored = source.read_split(file as usize, split as usize, &scan);
     let most = wanted.max_bytes.min(MAX_ROWS_BYTES);

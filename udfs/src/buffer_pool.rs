@@ -23,6 +23,7 @@ use half::f16;
 use half::vec::HalfBitsVecExt;
 
 use crate::address_set::AddressSet;
+use crate::huge_pages::prefer_huge_pages;
 
 /// Maximum number of idle vectors on a free list. If there are more, the longest idle vectors are
 /// freed. A pipeline has four columns of finished images alive: two are being computed, one is in
@@ -80,6 +81,8 @@ impl<E: Recycled> FreeList<E> {
             // A rounded capacity also fits the next column if columns differ in size. Unwritten
             // memory occupies no pages.
             let mut memory = E::zeroed(bytes.next_power_of_two() / size_of::<E>());
+            // A first epoch writes every column to fresh memory, and faulting it in by pages of 4 KiB takes
+            // about a seventh of the time of a photo.
             prefer_huge_pages(&memory);
             memory.truncate(len);
             return memory;
@@ -140,29 +143,6 @@ recycled!(
 /// Returns `len` elements for a column. The elements are zeros, or values of an earlier column.
 pub fn take<E: Recycled>(len: usize) -> Vec<E> {
     E::free_list().take(len)
-}
-
-/// Asks the kernel for huge pages behind memory that was not written yet. A first epoch writes every column to fresh
-/// memory, and faulting it in by pages of 4 KiB takes about a seventh of the time of a photo.
-fn prefer_huge_pages<E>(memory: &[E]) {
-    #[cfg(target_os = "linux")]
-    {
-        /// Size and alignment of a huge page. Other sizes of pages divide it.
-        const HUGE_PAGE: usize = 2 << 20;
-        let range = memory.as_ptr_range();
-        let start = (range.start as usize).next_multiple_of(HUGE_PAGE);
-        let end = range.end as usize / HUGE_PAGE * HUGE_PAGE;
-        if start < end {
-            #[expect(unsafe_code, reason = "the kernel takes an address")]
-            // SAFETY: the range lies within `memory`, and the advice changes no content. A kernel that cannot follow it
-            // returns an error, which changes nothing.
-            unsafe {
-                libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE);
-            }
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = memory;
 }
 
 /// A column's memory, which returns to a free list when this value is dropped.

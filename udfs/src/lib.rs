@@ -16,6 +16,7 @@ mod failure;
 mod functions;
 mod guarded;
 pub mod hash;
+pub mod huge_pages;
 pub mod image;
 mod info;
 mod length;

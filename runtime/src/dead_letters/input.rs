@@ -99,6 +99,7 @@ async fn of_split(
     let scan = Scan {
         projection,
         prune: None,
+        keep: None,
     };
     let mut stored = source.read_split(file as usize, snapshot_split.split as usize, &scan);
     while let Some(stored) = stored.next().await {

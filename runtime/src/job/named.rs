@@ -121,7 +121,8 @@ impl OpenJob {
         let order = async || {
             let mut window = self.unordered(name)?;
             let shuffle = self.clauses.shuffle;
-            window.rows = { window.window.order(shuffle, window.key, false) }.await?;
+            let rows = window.window.order(shuffle, window.key, false).await?;
+            window.rows = Arc::new(rows);
             Ok(Arc::new(window))
         };
         let cell = self.orders.get(name);

@@ -168,7 +168,8 @@ impl OpenJob {
             },
             key: self.passes.key(pass),
             window: self.windows.get(&self.segments, name, splits),
-            rows: Vec::new(),
+            rows: Arc::default(),
+            is_pruned: false,
         }
     }
 
@@ -182,7 +183,8 @@ impl OpenJob {
             name: SegmentWindow::Split { split, key },
             key,
             window: self.windows.get(&self.segments, name, &splits),
-            rows: Vec::new(),
+            rows: Arc::default(),
+            is_pruned: false,
         }
     }
 }

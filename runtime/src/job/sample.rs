@@ -176,6 +176,7 @@ async fn staged(
     let request = Scan {
         projection: projection.to_vec(),
         prune: None,
+        keep: None,
     };
     let (mut read, mut batches) = (Vec::new(), Vec::new());
     for split in splits {

@@ -9,20 +9,41 @@ const BUCKET_KEYS: usize = 2048;
 /// More buckets than this would make a chunk's part of each bucket shorter than a few cache lines.
 const MAX_BUCKET_BITS: u32 = 11;
 
+/// A key that begins with a hash.
+pub(super) trait HashKey: Copy + Default + Ord + Send + Sync {
+    /// Returns the `bits` bits that follow the highest `skipped` ones.
+    fn digits(self, skipped: u32, bits: u32) -> usize;
+}
+
+// Shifts in two steps, since shifting all bits at once is not defined.
+impl HashKey for u64 {
+    fn digits(self, skipped: u32, bits: u32) -> usize {
+        (self << skipped >> 1 >> (63 - bits)) as usize
+    }
+}
+
+impl HashKey for u128 {
+    fn digits(self, skipped: u32, bits: u32) -> usize {
+        (self << skipped >> 1 >> (127 - bits)) as usize
+    }
+}
+
 /// Generates the keys of each chunk, and returns all keys in ascending order, each converted by
-/// `convert`. `rows` is the number of keys. Works on the threads of the current rayon pool.
+/// `convert`. `rows` is the number of keys. `settle` gets ascending keys, of which those that are equal in
+/// their first 32 bits are in the same call, and may order them anew. Works on the threads of the current rayon pool.
 ///
 /// The keys are distributed to buckets by their highest bits, which are those of a hash, so buckets
 /// have about the same size; then each bucket is distributed again, to about as many buckets as it has
 /// keys (bucket sort: Knuth, "The Art of Computer Programming", volume 3, section 5.2.5).
-pub(super) fn sort<C: Sync, R: Copy + Default + Send>(
+pub(super) fn sort<C: Sync, K: HashKey, R: Copy + Default + Send>(
     chunks: &[C],
     rows: usize,
-    generate: impl Fn(&C, &mut Vec<u128>) + Sync,
-    convert: impl Fn(u128) -> R + Sync,
+    generate: impl Fn(&C, &mut Vec<K>) + Sync,
+    settle: impl Fn(&mut [K]) + Sync,
+    convert: impl Fn(K) -> R + Sync,
 ) -> Vec<R> {
     let bits = (rows / BUCKET_KEYS + 1).ilog2().min(MAX_BUCKET_BITS);
-    let distributed: Vec<Buckets> = chunks
+    let distributed: Vec<Buckets<K>> = chunks
         .par_iter()
         .map_init(Vec::new, |keys, chunk| {
             keys.clear();
@@ -43,7 +64,7 @@ pub(super) fn sort<C: Sync, R: Copy + Default + Send>(
     }
     buckets.into_par_iter().for_each_init(
         Default::default,
-        |(keys, parts): &mut (Vec<u128>, Buckets), (bucket, sorted)| {
+        |(keys, parts): &mut (Vec<K>, Buckets<K>), (bucket, sorted)| {
             keys.clear();
             for of in &distributed {
                 keys.extend_from_slice(&of.keys[of.range(bucket)]);
@@ -54,6 +75,7 @@ pub(super) fn sort<C: Sync, R: Copy + Default + Send>(
                 let part = parts.range(part);
                 parts.keys[part].sort_unstable();
             }
+            settle(&mut parts.keys);
             for (row, &key) in sorted.iter_mut().zip(&parts.keys) {
                 *row = convert(key);
             }
@@ -64,18 +86,17 @@ pub(super) fn sort<C: Sync, R: Copy + Default + Send>(
 
 /// Keys, ordered by bucket.
 #[derive(Default)]
-struct Buckets {
-    keys: Vec<u128>,
+struct Buckets<K> {
+    keys: Vec<K>,
     /// Index after the last key of each bucket.
     ends: Vec<u32>,
 }
 
-impl Buckets {
+impl<K: HashKey> Buckets<K> {
     /// Replaces the keys with `keys`, distributed by the `bits` bits that follow the highest `skipped`
     /// ones.
-    fn fill(&mut self, keys: &[u128], skipped: u32, bits: u32) {
-        // Shifts in two steps, since shifting all 128 bits at once is not defined.
-        let bucket = |key: u128| (key << skipped >> 1 >> (127 - bits)) as usize;
+    fn fill(&mut self, keys: &[K], skipped: u32, bits: u32) {
+        let bucket = |key: K| key.digits(skipped, bits);
         let starts = &mut self.ends;
         starts.clear();
         starts.resize(1 << bits, 0);
@@ -87,7 +108,7 @@ impl Buckets {
             before += std::mem::replace(start, before);
         }
         self.keys.clear();
-        self.keys.resize(keys.len(), 0);
+        self.keys.resize(keys.len(), K::default());
         // Each start moves to the end of its bucket.
         for &key in keys {
             let next = &mut starts[bucket(key)];
@@ -119,7 +140,8 @@ mod tests {
             };
             let mut expected: Vec<u128> = (0..9_000).map(key).collect();
             expected.sort_unstable();
-            assert_eq!(sort(&[0, 1, 2], 9_000, generate, |key| key), expected);
+            let sorted = sort(&[0, 1, 2], 9_000, generate, |_| (), |key| key);
+            assert_eq!(sorted, expected);
         }
     }
 
@@ -134,7 +156,8 @@ mod tests {
             };
             let mut expected: Vec<u128> = (0..rows).map(key).collect();
             expected.sort_unstable();
-            assert_eq!(sort(&chunks, rows as usize, generate, |key| key), expected);
+            let sorted = sort(&chunks, rows as usize, generate, |_| (), |key| key);
+            assert_eq!(sorted, expected);
         }
     }
 }

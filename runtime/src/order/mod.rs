@@ -22,4 +22,4 @@ pub(crate) use snapshot::{Snapshot, SnapshotScan, SnapshotSplit};
 pub(crate) use windows::{WindowSplits, windows};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

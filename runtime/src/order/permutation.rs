@@ -15,8 +15,11 @@ use super::windows::WindowSplits;
 /// Salt of the hashes that order rows. It makes these hashes independent of other hashes of the
 /// same pass key.
 const ROW_SALT: u64 = 0x726f_7773_0000_0001;
-/// Memory that ordering needs per row, in bytes: the sort key, and the row itself.
+/// Memory that ordering needs per row at most, in bytes: the sort key, and the row itself.
 pub(crate) const ORDER_BYTES: u64 = (size_of::<u128>() + size_of::<StoredRow>()) as u64;
+/// Maximum number of bits that the places of a window's rows take in a short sort key. The other half of the key
+/// tells nearly all rows apart.
+const MAX_PLACE_BITS: u32 = 32;
 /// Stored rows whose sort keys one thread generates at a time: few enough that the keys stay in the
 /// thread's cache.
 const CHUNK_ROWS: u32 = 1 << 16;
@@ -44,7 +47,7 @@ pub(crate) fn order<'a>(
     let minimum = rows.saturating_mul(ORDER_BYTES);
     if minimum > limit {
         return exec_err!(
-            "a window has {rows} rows, and ordering them takes {minimum} bytes, more than the memory limit of \
+            "a window has {rows} rows, and ordering them may take {minimum} bytes, more than the memory limit of \
              {limit}; raise the limit, shuffle within fewer rows, or write the files with smaller row groups"
         );
     }
@@ -54,8 +57,11 @@ pub(crate) fn order<'a>(
              smaller row groups"
         );
     }
+    let mut ascending = window.splits.clone();
+    ascending.sort_unstable();
     let parts = window.splits.iter().map(|&split| Part {
         split,
+        nth: ascending.partition_point(|&other| other < split) as u32,
         // `Snapshot::try_new` refuses a split with more than `u32::MAX` rows.
         offsets: 0..snapshot.splits[split as usize].rows as u32,
     });
@@ -66,37 +72,134 @@ pub(crate) fn order<'a>(
         }
         return Ok(ordered);
     }
-    let salted = combine(pass, ROW_SALT);
-    let generate = |chunk: &Vec<Part>, keys: &mut Vec<u128>| {
+    let chunks = chunks(parts);
+    let longest = { window.splits.iter() }.map(|&s| snapshot.splits[s as usize].rows);
+    let offset_bits = bits_below(longest.max().unwrap_or(0));
+    let order = HashOrder {
+        snapshot,
+        salted: combine(pass, ROW_SALT),
+        offset_bits,
+        place_bits: offset_bits + bits_below(ascending.len() as u64),
+        ascending,
+    };
+    let rows = rows as usize;
+    Ok(if order.place_bits <= MAX_PLACE_BITS {
+        order.by_short_keys(&chunks, rows, kept)
+    } else {
+        order.by_long_keys(&chunks, rows, kept)
+    })
+}
+
+/// Returns the number of bits of the numbers below `end`.
+const fn bits_below(end: u64) -> u32 {
+    u64::BITS - end.saturating_sub(1).leading_zeros()
+}
+
+/// The order of a window's rows by the hashes of their keys. Rows with equal hashes are ordered by split and offset.
+/// That is the order of the rows' keys (occurrence of the scan, path of the file, number of the row in the file).
+struct HashOrder<'a> {
+    snapshot: &'a Snapshot,
+    /// Hash of the pass, from which the hashes of rows are derived.
+    salted: u64,
+    /// The splits of the window, ascending.
+    ascending: Vec<u32>,
+    /// Number of bits of an offset in a split.
+    offset_bits: u32,
+    /// Number of bits in which a short key holds the place of a row instead of its hash.
+    place_bits: u32,
+}
+
+impl HashOrder<'_> {
+    /// Sorts the rows of `chunks` by keys of 64 bits: the hash, whose last bits are replaced by the place.
+    fn by_short_keys<'k>(
+        &self,
+        chunks: &[Vec<Part>],
+        rows: usize,
+        kept: impl Fn(u32) -> Option<&'k RowBitmap> + Sync,
+    ) -> Vec<StoredRow> {
+        let mask = (1 << self.place_bits) - 1;
+        let key = |hash: u64, place: u64| hash & !mask | place;
+        hash_sort::sort(
+            chunks,
+            rows,
+            |chunk, keys| self.keys(chunk, &kept, key, keys),
+            |keys| self.settle(keys),
+            |key| self.row(key & mask),
+        )
+    }
+
+    /// Sorts the rows of `chunks` by keys of 128 bits: the hash, then the place. One integer is compared
+    /// without branches, a pair with them.
+    fn by_long_keys<'k>(
+        &self,
+        chunks: &[Vec<Part>],
+        rows: usize,
+        kept: impl Fn(u32) -> Option<&'k RowBitmap> + Sync,
+    ) -> Vec<StoredRow> {
+        let key = |hash: u64, place: u64| u128::from(hash) << 64 | u128::from(place);
+        hash_sort::sort(
+            chunks,
+            rows,
+            |chunk, keys| self.keys(chunk, &kept, key, keys),
+            |_| (),
+            |key| self.row(key as u64),
+        )
+    }
+
+    /// Appends the keys of the rows of `chunk`, which `key` makes of a hash and a place.
+    fn keys<'k, K>(
+        &self,
+        chunk: &[Part],
+        kept: &impl Fn(u32) -> Option<&'k RowBitmap>,
+        key: impl Fn(u64, u64) -> K,
+        keys: &mut Vec<K>,
+    ) {
         for part in chunk {
-            let split = &snapshot.splits[part.split as usize];
+            let split = &self.snapshot.splits[part.split as usize];
+            let nth = u64::from(part.nth) << self.offset_bits;
             part.each(kept(part.split), |row| {
                 let number = split.first_row + u64::from(row.offset);
-                let hash = combine(salted, snapshot.row_hash(split.file, number));
-                // Hash, split and offset are packed into one integer, because two integers are
-                // compared without branches. Rows with equal hashes are sorted by split and offset.
-                // That is the order of the rows' keys (occurrence of the scan, path of the file,
-                // number of the row in the file).
-                let place = u64::from(row.split) << 32 | u64::from(row.offset);
-                keys.push(u128::from(hash) << 64 | u128::from(place));
+                let hash = self.hash(split.file, number);
+                keys.push(key(hash, nth | u64::from(row.offset)));
             });
         }
-    };
-    Ok(hash_sort::sort(
-        &chunks(parts),
-        rows as usize,
-        generate,
-        |key| StoredRow {
-            split: (key >> 32) as u32,
-            offset: key as u32,
-        },
-    ))
+    }
+
+    /// Orders ascending short keys that are equal but for their places by their whole hashes.
+    fn settle(&self, keys: &mut [u64]) {
+        let is_tie = |a: &u64, b: &u64| (a ^ b) >> self.place_bits == 0;
+        if !keys.windows(2).any(|pair| is_tie(&pair[0], &pair[1])) {
+            return;
+        }
+        let place = |key: u64| key & ((1 << self.place_bits) - 1);
+        for tied in keys.chunk_by_mut(is_tie) {
+            tied.sort_unstable_by_key(|&key| {
+                let (file, number) = self.snapshot.number_in_file(self.row(place(key)));
+                (self.hash(file, number), key)
+            });
+        }
+    }
+
+    /// Returns the hash of row `number` of a file.
+    fn hash(&self, file: u32, number: u64) -> u64 {
+        combine(self.salted, self.snapshot.row_hash(file, number))
+    }
+
+    /// Returns the row at `place`.
+    fn row(&self, place: u64) -> StoredRow {
+        StoredRow {
+            split: self.ascending[(place >> self.offset_bits) as usize],
+            offset: (place & ((1 << self.offset_bits) - 1)) as u32,
+        }
+    }
 }
 
 /// Consecutive offsets of a split.
 #[derive(Debug, Clone)]
 struct Part {
     split: u32,
+    /// Index of the split among the window's splits, ascending.
+    nth: u32,
     offsets: Range<u32>,
 }
 
@@ -116,12 +219,18 @@ impl Part {
 /// Cuts and groups `parts` to chunks of at most [`CHUNK_ROWS`] offsets.
 fn chunks(parts: impl Iterator<Item = Part>) -> Vec<Vec<Part>> {
     let (mut chunks, mut last, mut room) = (Vec::new(), Vec::new(), CHUNK_ROWS);
-    for Part { split, mut offsets } in parts {
+    for Part {
+        split,
+        nth,
+        mut offsets,
+    } in parts
+    {
         while !offsets.is_empty() {
             let end = offsets.end.min(offsets.start.saturating_add(room));
             room -= end - offsets.start;
             last.push(Part {
                 split,
+                nth,
                 offsets: offsets.start..end,
             });
             offsets.start = end;
@@ -133,4 +242,62 @@ fn chunks(parts: impl Iterator<Item = Part>) -> Vec<Vec<Part>> {
     }
     chunks.push(last);
     chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::tests::snapshot;
+
+    /// Short keys that hold few bits of the hash give the same order as long ones.
+    #[test]
+    fn rows_whose_short_keys_are_tied_are_in_the_order_of_their_hashes() {
+        let snapshot = snapshot(&[&[70, 1, 3000], &[4], &[4000, 2120]], 0..u64::MAX);
+        let window = [4, 0, 2, 5, 1, 3];
+        let kept = RowBitmap::new((0..4000).filter(|offset| offset % 3 != 1));
+        let kept = |split| (split == 4).then_some(&kept);
+        let parts = window.map(|split| Part {
+            split,
+            nth: split,
+            offsets: 0..snapshot.splits[split as usize].rows as u32,
+        });
+        let chunks = chunks(parts.into_iter());
+        let rows = 9195 - 1333;
+        for place_bits in [15, 32, 58, 60, 62] {
+            let order = HashOrder {
+                snapshot: &snapshot,
+                salted: 7,
+                ascending: (0..6).collect(),
+                offset_bits: 12,
+                place_bits,
+            };
+            let long = order.by_long_keys(&chunks, rows, kept);
+            assert_eq!(order.by_short_keys(&chunks, rows, kept), long);
+            let key = |row: &StoredRow| {
+                let (file, number) = snapshot.number_in_file(*row);
+                (order.hash(file, number), row.split, row.offset)
+            };
+            assert!(long.is_sorted_by_key(key));
+        }
+    }
+
+    /// Metadata may state so many rows that their places do not fit into a short key.
+    #[test]
+    fn windows_of_very_many_places_are_ordered_too() {
+        let snapshot = snapshot(&[&[7, 1 << 31, 1 << 31]], 0..u64::MAX);
+        let window = WindowSplits {
+            splits: vec![1, 2, 0],
+            rows: 7 + (1 << 32),
+        };
+        let few = RowBitmap::new(0..5);
+        let shuffle = Some(ShuffleWindow::Global);
+        let rows = order(&snapshot, &window, shuffle, 9, u64::MAX, |_| Some(&few)).unwrap();
+        let salted = combine(9, ROW_SALT);
+        let key = |row: &StoredRow| {
+            let (file, number) = snapshot.number_in_file(*row);
+            combine(salted, snapshot.row_hash(file, number))
+        };
+        assert_eq!(rows.len(), 15);
+        assert!(rows.is_sorted_by_key(key));
+    }
 }

@@ -10,7 +10,7 @@ use super::segment_builder::PlannedRow;
 use super::sequencer::Sequencer;
 use super::work::Delivery;
 use crate::error::Result;
-use crate::stream::accountant::StreamRow;
+use crate::segment::SegmentRows;
 use crate::stream::group::Carry;
 use crate::stream::origin::SegmentOrigin;
 
@@ -40,7 +40,7 @@ impl Sequencer {
         if let Some(mut origin) = origin {
             let flush = self.inputs.take_horizon();
             let segment = self.building.take();
-            origin.places = segment.places();
+            origin.rows = segment.rows();
             self.emit_segment(segment, Delivery::Counted { origin, flush });
         }
         Ok(())
@@ -84,7 +84,7 @@ impl Sequencer {
         SegmentOrigin {
             epoch: self.epoch,
             before: self.inputs.position(),
-            places: Vec::new(),
+            rows: SegmentRows::default(),
             input_of: Arc::clone(self.run.job.passes.input_of_scan()),
             mixes: self.run.job.mix().is_some(),
         }

@@ -42,7 +42,8 @@ fn windows(
                 window.window.begin();
             }
             let shuffle = run.job.clauses.shuffle;
-            window.rows = { window.window.order(shuffle, window.key, is_pruned) }.await?;
+            let rows = window.window.order(shuffle, window.key, is_pruned).await?;
+            (window.rows, window.is_pruned) = (Arc::new(rows), is_pruned);
             Ok(Arc::new(window))
         }
     };

@@ -11,9 +11,11 @@ use super::job_run::JobRun;
 use super::segment_builder::{NO_POSITION, PlannedRow};
 use crate::order::{PassName, input_of_draw};
 use crate::segment::OrderedWindow;
+use crate::stream::accountant::StreamPoint;
 use crate::stream::cursor::{CarriedRow, Cursor, InputCursor, InputPosition};
 
-/// The positions of a run's inputs, and the windows that are in use.
+/// The positions of a run's inputs, and the windows that are in use: the point of the stream behind the
+/// row that was taken last.
 pub(super) struct Inputs {
     run: Arc<JobRun>,
     /// Minimum number of stored rows with which a window is staged ahead. Not used if rows are
@@ -34,6 +36,16 @@ pub(super) struct Inputs {
     next_id: u32,
     /// True if the horizon was reached since the last [`take_horizon`](Self::take_horizon).
     horizon_reached: bool,
+}
+
+impl StreamPoint<PlannedRow> for Inputs {
+    fn inputs(&self) -> InputPosition {
+        self.position()
+    }
+
+    fn name(&self, row: &PlannedRow) -> crate::error::Result<CarriedRow> {
+        Ok(row.carried())
+    }
 }
 
 impl Inputs {

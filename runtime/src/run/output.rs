@@ -80,7 +80,7 @@ impl Output {
             Some(WorkItem::Begin(epoch)) => self.begin(epoch, out).await,
             Some(WorkItem::Rows { work, delivery, .. }) => match delivery {
                 Delivery::Planned(batches) => self.tail.planned(work, batches, out),
-                Delivery::Counted { origin, flush } => self.tail.counted(work, &origin, flush, out),
+                Delivery::Counted { origin, flush } => self.tail.counted(work, origin, flush, out),
                 Delivery::Restored(groups) => {
                     let at = self.run.first_cursor().position();
                     self.tail.restored(work, groups, at, out)

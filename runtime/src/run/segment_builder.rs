@@ -8,7 +8,6 @@ use datafusion::common::{Result, internal_datafusion_err, internal_err};
 
 use crate::order::{PassName, StoredRow};
 use crate::segment::{OrderedSegment, OrderedWindow, RowRun};
-use crate::stream::accountant::StreamRow;
 use crate::stream::cursor::CarriedRow;
 
 /// The position of a row that a cursor carries, or of a dead letter, in the order of its window.
@@ -29,8 +28,9 @@ pub(super) struct PlannedRow {
     pub(super) pass: PassName,
 }
 
-impl StreamRow for PlannedRow {
-    fn carried(&self) -> CarriedRow {
+impl PlannedRow {
+    /// Returns the row's name in a cursor.
+    pub(super) const fn carried(&self) -> CarriedRow {
         let &Self {
             stored, nth, pass, ..
         } = self;

@@ -154,8 +154,7 @@ impl Sequencer {
             let counts = counts.get(&row.pass).and_then(Option::as_deref);
             Ok::<_, DataFusionError>((*row, key(row, counts)))
         })?;
-        let at = self.inputs.position();
-        self.accountant.restore(keyed, &at);
+        self.accountant.restore(keyed, &self.inputs)?;
         self.place_all().await
     }
 
@@ -172,11 +171,11 @@ impl Sequencer {
             }
             let input = self.inputs.draw();
             if let Some(row) = self.inputs.all[input].peek() {
-                self.plan_rows(input, row);
+                self.plan_rows(input, row)?;
             } else if !self.enter(input).await? {
                 self.accountant.ended = !self.inputs.next_pass(input).await?;
             } else if self.inputs.take_horizon() {
-                self.accountant.flush(|| self.inputs.position());
+                self.accountant.flush(&self.inputs)?;
             }
             if self.accountant.has_assigned() {
                 self.place_all().await?;
@@ -186,7 +185,7 @@ impl Sequencer {
     }
 
     /// Plans the next row of an input, or as many rows as can be taken at once.
-    fn plan_rows(&mut self, input: usize, row: PlannedRow) {
+    fn plan_rows(&mut self, input: usize, row: PlannedRow) -> Result<()> {
         let at = &mut self.inputs.all[input];
         // The keys of these rows are not needed, because the position of a row alone decides the
         // batch of the row.
@@ -198,9 +197,7 @@ impl Sequencer {
             let rows = at.take_run(usize::try_from(room).unwrap_or(usize::MAX));
             let taken = rows.len() as u64;
             self.count_only = self.count_only.map(|left| left.saturating_sub(taken));
-            let position = || self.inputs.position();
-            self.accountant.count_run(rows.into_iter(), position);
-            return;
+            return { &mut self.accountant }.count_run(rows.into_iter(), &self.inputs);
         }
         self.count_only = self.count_only.map(|left| left - 1);
         let counts = at.counts.clone();
@@ -208,15 +205,16 @@ impl Sequencer {
         let all = counts.as_ref().map_or(1, |counts| counts.of_row(stored));
         if row.nth >= all {
             at.leave();
-            return;
+            return Ok(());
         }
         at.take(&row, Some(all));
         self.inputs.note_drawn();
         let is_dropped = counts.as_ref().is_some_and(|counts| counts.drops(stored));
-        if !is_dropped {
-            let key = key(&row, counts.as_deref());
-            self.accountant.count(row, key, || self.inputs.position());
+        if is_dropped {
+            return Ok(());
         }
+        let key = key(&row, counts.as_deref());
+        self.accountant.count(row, key, &self.inputs)
     }
 
     /// Makes an input enter the next window; returns `false` if the pass has no more windows.

@@ -23,7 +23,7 @@ impl Sequencer {
         let last = self.run.end_epoch();
         let is_last = last.is_some_and(|last| self.epoch + 1 >= last);
         if is_planned && (!continuous || is_last) {
-            self.accountant.finish_span(|| self.inputs.position());
+            self.accountant.finish_span(&self.inputs)?;
             self.place_all().await?;
         }
         if self.stage == Stage::Done {

@@ -28,6 +28,8 @@ pub(crate) struct ReadSegment {
     pub(super) windows: Vec<Arc<Window>>,
     /// The stored rows of each scan, except rows that were found in the cache.
     pub(super) by_scan: Vec<ScanRows>,
+    /// True if it is known that pruning removed none of the stored rows.
+    pub(super) are_kept: bool,
     /// Rows of the cached prefix: rows read from the cache, and locations of the rows to be
     /// computed.
     pub(super) found: Option<Found>,
@@ -57,7 +59,7 @@ pub(super) enum Values {
     Staged,
     /// The splits were not staged with their window, because all their rows were cached. They were
     /// staged for this segment, because some of the rows were evicted from the cache since.
-    StagedLate(Staged),
+    StagedLate(Box<Staged>),
 }
 
 impl ReadSegment {
@@ -130,9 +132,10 @@ impl ReadSegment {
                 }
                 Values::Staged => {
                     let staged = stages(&self.windows, scan).unwrap_or_default();
-                    gather(&staged, places)?
+                    gather(&staged, places, self.are_kept)?
                 }
-                Values::StagedLate(staged) => gather(&[&staged], places)?,
+                // The order of the rows was made before these splits were staged.
+                Values::StagedLate(staged) => gather(&[&*staged], places, false)?,
             };
             let leaf = RowBatch {
                 columns,

@@ -30,7 +30,7 @@ pub(crate) use lazy_window::WindowCache;
 pub(crate) use name::RowRun;
 pub use name::{SegmentName, SegmentWindow};
 pub(crate) use order_cache::OrderCache;
-pub(crate) use ordered::{OrderedSegment, OrderedWindow};
+pub(crate) use ordered::{OrderedSegment, OrderedWindow, SegmentRows};
 pub(crate) use reader::FragmentReader;
 pub(crate) use split_cache::SplitCache;
 pub(crate) use stored_order::stored_order;

@@ -17,7 +17,9 @@ pub(crate) struct OrderedWindow {
     pub(crate) window: Arc<LazyWindow>,
     /// The rows of the window in order; empty if the window is used only for rows whose positions
     /// are unknown.
-    pub(crate) rows: Vec<StoredRow>,
+    pub(crate) rows: Arc<Vec<StoredRow>>,
+    /// True if rows that pruning removed are not in `rows`.
+    pub(crate) is_pruned: bool,
 }
 
 impl OrderedWindow {
@@ -46,7 +48,73 @@ pub(crate) struct OrderedSegment {
     pub(crate) planned: Option<usize>,
 }
 
+/// The stored rows of a segment, in the order of its output.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentRows {
+    /// Each run, with the number of rows in the segment up to its end.
+    runs: Vec<(u64, RunRows)>,
+}
+
+#[derive(Debug)]
+enum RunRows {
+    /// The rows of a window in order, and the position of the run's first row.
+    Ordered(Arc<Vec<StoredRow>>, u32),
+    Stored(StoredRow),
+}
+
+impl SegmentRows {
+    /// Creates the rows of a segment that has the rows of a window in their order.
+    #[cfg(test)]
+    pub(crate) fn of_order(rows: &Arc<Vec<StoredRow>>) -> Self {
+        let run = RunRows::Ordered(Arc::clone(rows), 0);
+        Self {
+            runs: vec![(rows.len() as u64, run)],
+        }
+    }
+
+    /// Returns the row at `position`; `None` if the segment has fewer rows.
+    pub(crate) fn get(&self, position: u64) -> Option<StoredRow> {
+        let run = self.runs.partition_point(|(end, _)| *end <= position);
+        let (_, rows) = self.runs.get(run)?;
+        let begin = run.checked_sub(1).map_or(0, |before| self.runs[before].0);
+        match rows {
+            RunRows::Ordered(rows, start) => {
+                let at = u64::from(*start) + (position - begin);
+                rows.get(usize::try_from(at).ok()?).copied()
+            }
+            RunRows::Stored(row) => Some(*row),
+        }
+    }
+
+    /// Returns the number of rows.
+    pub(crate) fn len(&self) -> u64 {
+        self.runs.last().map_or(0, |(end, _)| *end)
+    }
+}
+
 impl OrderedSegment {
+    /// Returns the stored rows without the windows that hold their values.
+    pub(crate) fn rows(&self) -> SegmentRows {
+        let mut end = 0;
+        let runs = self.runs.iter().map(|run| {
+            let (window, rows) = run.extent();
+            end += u64::from(rows);
+            let rows = match *run {
+                RowRun::Ordered { start, .. } => {
+                    let window = &self.windows[window as usize];
+                    RunRows::Ordered(Arc::clone(&window.rows), start)
+                }
+                RowRun::Stored { split, offset, .. } => {
+                    RunRows::Stored(StoredRow { split, offset })
+                }
+            };
+            (end, rows)
+        });
+        SegmentRows {
+            runs: runs.collect(),
+        }
+    }
+
     /// Returns the locations of the segment's rows. Their positions count from 0.
     pub(crate) fn places(&self) -> Vec<RowLocation> {
         let rows = self.runs.iter().map(|run| run.extent().1 as usize).sum();
@@ -67,10 +135,19 @@ impl OrderedSegment {
         places
     }
 
+    /// Returns true if it is known that pruning removed none of the stored rows.
+    fn are_kept(&self) -> bool {
+        self.runs.iter().all(|run| {
+            let window = &self.windows[run.extent().0 as usize];
+            matches!(run, RowRun::Ordered { .. }) && window.is_pruned
+        })
+    }
+
     /// Returns the request that reads and computes the segment in this process.
     pub(crate) fn request(self) -> SegmentRequest {
         SegmentRequest {
             places: self.places(),
+            are_kept: self.are_kept(),
             windows: { self.windows.iter() }
                 .map(|of| Arc::clone(&of.window))
                 .collect(),

@@ -23,6 +23,8 @@ pub(crate) struct SegmentRequest {
     pub(crate) windows: Vec<Arc<LazyWindow>>,
     /// Locations of the segment's stored rows, sorted by position in the stream.
     pub(crate) places: Vec<RowLocation>,
+    /// True if it is known that pruning removed none of the stored rows.
+    pub(crate) are_kept: bool,
     /// For each location in `places`, the range of its output rows to keep, counted from 0; `None`
     /// to keep all output rows.
     pub(crate) wanted: Option<Vec<Range<u32>>>,
@@ -48,6 +50,7 @@ impl SegmentRequest {
         let mut segment = ReadSegment {
             windows,
             by_scan: Vec::new(),
+            are_kept: self.are_kept,
             found: None,
             wanted,
             by_child: self.by_child,
@@ -86,7 +89,8 @@ impl SegmentRequest {
                         // so the splits are staged now.
                         splits.sort_unstable();
                         splits.dedup();
-                        Values::StagedLate(stage_splits(context, scan, splits).await?)
+                        let staged = stage_splits(context, scan, splits).await?;
+                        Values::StagedLate(Box::new(staged))
                     }
                 }
             };

@@ -3,18 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::{filter_record_batch, prep_null_mask_filter};
+use arrow::array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryLimit;
-use datafusion::physical_expr::PhysicalExpr;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 
 use super::context::{Env, SegmentContext};
 use super::split_cache::CachedSplit;
 use super::window::{Staged, StagedSplit, Window};
-use crate::fragment::unwind::caught;
 use crate::order::row_bitmap::RowBitmap;
 use crate::order::{SnapshotSplit, WindowSplits};
 use crate::prefetch::prefetched_in;
@@ -72,17 +69,24 @@ pub(crate) async fn stage_splits(
             }
             SplitRead::Stored(rows) => stage_stored(context, scan, split, rows, &mut stage).await?,
         };
-        splits.push(StagedSplit { split, base, kept });
+        splits.push(StagedSplit {
+            split,
+            base,
+            kept,
+            is_spread: false,
+        });
     }
     splits.sort_unstable_by_key(|s| s.split);
-    if context.is_shuffled && stage.gains_from_join() && has_room_for(&stage, env) {
+    let mut staged = Staged { stage, splits };
+    if context.is_shuffled && staged.stage.gains_from_join() && has_room_for(&staged.stage, env) {
+        let snapshot = Arc::clone(&context.data.snapshot);
         let joined = env.pool.run(move || {
-            stage.join()?;
-            Ok(stage)
+            staged.join(&snapshot)?;
+            Ok(staged)
         });
-        stage = joined.await?;
+        staged = joined.await?;
     }
-    Ok(Staged { stage, splits })
+    Ok(staged)
 }
 
 /// The rows of a split that is being staged.
@@ -114,14 +118,12 @@ async fn begin(context: &SegmentContext, scan: usize, index: u32) -> Result<Spli
     let request = Scan {
         projection: read.projection.clone(),
         prune: read.prune.clone(),
+        keep: read.keep.clone(),
     };
     let rows = source.read_split(file, of_file, &request);
-    Ok(SplitRead::Stored(read_ahead(
-        rows,
-        split,
-        read.keep.as_ref(),
-        env,
-    )))
+    let rows = rows.map(move |stored| split_rows(stored?, &split)).boxed();
+    let rows = prefetched_in(rows, BATCHES_AHEAD, &env.ahead, SplitRows::bytes);
+    Ok(SplitRead::Stored(rows))
 }
 
 /// Stages `rows`, all rows that are read of the split with index `index`. Returns their offsets, or
@@ -179,32 +181,6 @@ fn push(context: &SegmentContext, stage: &mut RowStage, batch: RecordBatch) -> R
     stage.push(batch)
 }
 
-/// Reads `rows`, the stored rows of `split`, ahead. Drops rows that the filter `keep` above the scan
-/// would drop.
-fn read_ahead(
-    rows: BoxStream<'static, Result<StoredRows>>,
-    split: SnapshotSplit,
-    keep: Option<&Arc<dyn PhysicalExpr>>,
-    env: &Env,
-) -> BoxStream<'static, Result<SplitRows>> {
-    let rows = match keep {
-        None => rows.map(move |stored| split_rows(stored?, &split)).boxed(),
-        Some(keep) => {
-            let (pool, keep) = (env.pool.clone(), Arc::clone(keep));
-            let kept = move |stored: Result<StoredRows>| {
-                let (pool, keep) = (pool.clone(), Arc::clone(&keep));
-                async move {
-                    let stored = stored?;
-                    let work = move || split_rows(kept(stored, &keep)?, &split);
-                    pool.run(work).await
-                }
-            };
-            rows.then(kept).boxed()
-        }
-    };
-    prefetched_in(rows, BATCHES_AHEAD, &env.ahead, SplitRows::bytes)
-}
-
 /// Rows of a split, as they are staged.
 struct SplitRows {
     batch: RecordBatch,
@@ -224,7 +200,7 @@ fn has_room_for(stage: &RowStage, env: &Env) -> bool {
     let MemoryLimit::Finite(limit) = env.memory.memory_limit() else {
         return true;
     };
-    env.memory.reserved().saturating_add(stage.reserved_bytes()) <= limit / 2
+    env.memory.reserved().saturating_add(stage.joined_bytes()) <= limit / 2
 }
 
 /// Returns the rows of `stored` that belong to `split`.
@@ -241,28 +217,4 @@ fn split_rows(stored: StoredRows, split: &SnapshotSplit) -> Result<SplitRows> {
             .collect(),
         batch: stored.batch.slice(from, to - from),
     })
-}
-
-/// Drops the rows of `stored` for which `keep`, the filter above the scan, is not true. If it raises
-/// an error for some row, all rows are kept, and the filter reports the error.
-fn kept(stored: StoredRows, keep: &Arc<dyn PhysicalExpr>) -> Result<StoredRows> {
-    let rows = stored.numbers.len();
-    if rows == 0 {
-        return Ok(stored);
-    }
-    let truth = caught(|| keep.evaluate(&stored.batch)?.into_array(rows));
-    let Ok(Ok(truth)) = truth else {
-        return Ok(stored);
-    };
-    let truth = match truth.as_boolean() {
-        truth if truth.null_count() > 0 => prep_null_mask_filter(truth),
-        truth => truth.clone(),
-    };
-    if truth.true_count() == rows {
-        return Ok(stored);
-    }
-    let batch = filter_record_batch(&stored.batch, &truth)?;
-    let kept = truth.values().set_indices();
-    let numbers = kept.map(|i| stored.numbers[i]).collect();
-    Ok(StoredRows { batch, numbers })
 }

@@ -63,6 +63,7 @@ async fn segments(
         Ok(SegmentRequest {
             windows: vec![Arc::clone(&window)],
             places: rows.iter().map(at).collect(),
+            are_kept: true,
             wanted: None,
             by_child: false,
             planned: None,

@@ -8,7 +8,7 @@ use datafusion::common::{Result, internal_err};
 
 use crate::order::row_bitmap::RowBitmap;
 use crate::order::{RowLocation, Snapshot};
-use crate::stage::RowStage;
+use crate::stage::{RowStage, StagePart};
 
 /// The rows of a window, ready to be taken in any order.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(super) struct StagedSplit {
     /// Offsets of the staged rows from the first row of the split; `None` if all rows of the split
     /// are staged.
     pub(super) kept: Option<Arc<RowBitmap>>,
+    /// True if the stage has a place for each row of the split, staged or not.
+    pub(super) is_spread: bool,
 }
 
 impl Window {
@@ -60,17 +62,38 @@ impl Window {
 
 impl StagedSplit {
     /// Returns the index in the stage of the row at `offset` in the split; `None` if pruning
-    /// removed the row.
-    fn index(&self, offset: u32) -> Option<u64> {
-        let rank = match &self.kept {
-            None => u64::from(offset),
-            Some(kept) => kept.rank(offset)?,
+    /// removed the row. `is_kept` is true if pruning is known not to have removed it.
+    fn index(&self, offset: u32, is_kept: bool) -> Option<u64> {
+        let place = match &self.kept {
+            Some(kept) if !self.is_spread => kept.rank(offset)?,
+            Some(kept) if !is_kept => kept.rank(offset).map(|_| offset.into())?,
+            _ => offset.into(),
         };
-        Some(self.base + rank)
+        Some(self.base + place)
     }
 }
 
 impl Staged {
+    /// Joins the batches of the stage; see [`RowStage::join`].
+    pub(super) fn join(&mut self, snapshot: &Snapshot) -> Result<()> {
+        // Splits are in the stage in the order of their reads.
+        let mut splits: Vec<&mut StagedSplit> = self.splits.iter_mut().collect();
+        splits.sort_unstable_by_key(|split| split.base);
+        let parts = splits.iter().map(|split| StagePart {
+            places: snapshot.splits[split.split as usize].rows,
+            taken: split.kept.clone(),
+        });
+        let parts: Vec<StagePart> = parts.collect();
+        if self.stage.join(&parts)? {
+            let mut base = 0;
+            for (split, part) in splits.into_iter().zip(&parts) {
+                (split.base, split.is_spread) = (base, true);
+                base += part.places;
+            }
+        }
+        Ok(())
+    }
+
     fn find(&self, split: u32) -> Option<&StagedSplit> {
         let index = self.splits.binary_search_by_key(&split, |s| s.split).ok()?;
         Some(&self.splits[index])
@@ -93,10 +116,11 @@ pub(super) fn stages(windows: &[Arc<Window>], scan: usize) -> Option<Vec<&Staged
 const REMEMBERED: usize = 256;
 
 /// Reads the rows at `places` from `stages`. Returns the columns and locations of the rows, without
-/// the rows that pruning removed.
+/// the rows that pruning removed. `are_kept` is true if it is known to have removed none.
 pub(crate) fn gather(
     stages: &[&Staged],
     mut places: Vec<RowLocation>,
+    are_kept: bool,
 ) -> Result<(Vec<ArrayRef>, Vec<RowLocation>)> {
     let mut indices: Vec<Vec<u64>> = vec![Vec::new(); stages.len()];
     if let [only] = &mut *indices {
@@ -117,7 +141,7 @@ pub(crate) fn gather(
         let Some((split, nth)) = *known else {
             return internal_err!("split {} was not staged", place.row.split);
         };
-        if let Some(index) = split.index(place.row.offset) {
+        if let Some(index) = split.index(place.row.offset, are_kept) {
             if stages.len() > 1 {
                 picks.push((nth, indices[nth].len()));
             }
@@ -145,4 +169,97 @@ pub(crate) fn gather(
         interleave_record_batch(&batches, &picks)?
     };
     Ok((rows.columns().to_vec(), places))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, Float32Array, UInt64Array};
+    use arrow::datatypes::UInt64Type;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+
+    use super::*;
+    use crate::order::StoredRow;
+    use crate::order::tests::snapshot;
+    use crate::stage::SpillSpace;
+
+    /// The rows of a split at `offsets`; a value tells split and offset.
+    fn batch(split: u32, offsets: &[u32]) -> RecordBatch {
+        let value = |offset: &u32| u64::from(100 * split + offset);
+        let values: ArrayRef = Arc::new(UInt64Array::from_iter_values(offsets.iter().map(value)));
+        let halves = offsets.iter().map(|offset| *offset as f32 / 2.0);
+        let halves: ArrayRef = Arc::new(Float32Array::from_iter_values(halves));
+        RecordBatch::try_from_iter([("value", values), ("half", halves)]).unwrap()
+    }
+
+    /// Stages splits of 6, 4, 5 and 3 rows, which are read in another order than their own. Some rows were
+    /// pruned, all of the last split among them.
+    fn staged(snapshot: &Snapshot, joins: bool) -> Staged {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(usize::MAX));
+        let space = Arc::new(SpillSpace::default());
+        let mut stage = RowStage::new(batch(0, &[]).schema(), &pool, space);
+        let mut splits = Vec::new();
+        let reads: [(u32, &[u32]); 4] = [
+            (2, &[0, 2, 3]),
+            (3, &[]),
+            (0, &[1, 2, 4, 5]),
+            (1, &[0, 1, 2, 3]),
+        ];
+        for (split, offsets) in reads {
+            let is_whole = snapshot.splits[split as usize].rows == offsets.len() as u64;
+            let kept = (!is_whole).then(|| Arc::new(RowBitmap::new(offsets.iter().copied())));
+            splits.push(StagedSplit {
+                split,
+                base: stage.rows(),
+                kept,
+                is_spread: false,
+            });
+            stage.push(batch(split, offsets)).unwrap();
+        }
+        splits.sort_unstable_by_key(|split| split.split);
+        let mut staged = Staged { stage, splits };
+        if joins {
+            staged.join(snapshot).unwrap();
+        }
+        staged
+    }
+
+    #[test]
+    fn rows_that_were_pruned_are_left_out_wherever_rows_are() {
+        let snapshot = snapshot(&[&[6, 4], &[5, 3]], 0..u64::MAX);
+        let rows = |rows: &[(u32, u32)]| -> Vec<RowLocation> {
+            let rows = rows
+                .iter()
+                .map(|&(split, offset)| StoredRow { split, offset });
+            (0..).zip(rows).map(|(at, row)| row.at(at, 7)).collect()
+        };
+        let kept = [(1, 3), (2, 2), (0, 5), (0, 1), (1, 0), (2, 3)];
+        let all = [
+            (0, 0),
+            (1, 3),
+            (3, 0),
+            (2, 1),
+            (2, 2),
+            (2, 4),
+            (0, 5),
+            (3, 2),
+        ];
+        for (joins, are_kept, asked, expected) in [
+            (true, true, &kept[..], vec![103, 202, 5, 1, 100, 203]),
+            (true, false, &all[..], vec![103, 202, 5]),
+            (false, true, &kept[..], vec![103, 202, 5, 1, 100, 203]),
+            (false, false, &all[..], vec![103, 202, 5]),
+        ] {
+            let staged = staged(&snapshot, joins);
+            assert!(staged.splits.iter().all(|split| split.is_spread == joins));
+            let (columns, places) = gather(&[&staged], rows(asked), are_kept).unwrap();
+            assert_eq!(
+                columns[0].as_primitive::<UInt64Type>().values(),
+                &expected[..]
+            );
+            let found = places
+                .iter()
+                .map(|place| 100 * place.row.split + place.row.offset);
+            assert!(found.map(u64::from).eq(expected));
+        }
+    }
 }

@@ -424,6 +424,7 @@ async fn rows_by_reference_come_in_the_order_asked_for() {
         let scan = Scan {
             projection: all,
             prune: None,
+            keep: None,
         };
         let read: Result<Vec<_>, _> = source.read_split(99_999, 0, &scan).try_collect().await;
         assert!(read.is_err(), "{}", case.name);

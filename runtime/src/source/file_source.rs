@@ -144,7 +144,8 @@ impl Source for FileSource {
         let (reader, watch) = (Arc::clone(&self.reader), Arc::clone(&self.watch));
         let scan = scan.clone();
         let format = self.spec.format.name();
-        blocking_stream(place.path.clone(), format, move |emit| {
+        let keep = scan.keep.clone();
+        blocking_stream(place.path.clone(), format, keep, move |emit| {
             let check = || watch.check(&place, |file| reader.content(file));
             check()?;
             reader.read(&place, &scan, emit)?;

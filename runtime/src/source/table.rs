@@ -181,6 +181,7 @@ fn split_by_split(
     let scan = Scan {
         projection,
         prune: None,
+        keep: None,
     };
     stream::iter(splits)
         .map(move |(file, split)| source.read_split(file, split, &scan))

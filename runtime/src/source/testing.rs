@@ -59,6 +59,7 @@ pub(crate) async fn read_all(
     let scan = Scan {
         projection: projection.to_vec(),
         prune,
+        keep: None,
     };
     let mut keys = Vec::new();
     let mut batches = Vec::new();

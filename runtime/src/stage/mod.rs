@@ -2,6 +2,7 @@
 
 mod error;
 mod join;
+mod packed;
 mod ranges;
 mod space;
 mod spill;
@@ -18,6 +19,8 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReser
 
 use crate::record_batch::record_batch;
 pub use error::SpillError;
+pub(crate) use join::StagePart;
+use join::{JOINED_SIZE, JoinedRows};
 use ranges::RowRanges;
 pub(crate) use space::SpillSpace;
 use spill::Spill;
@@ -43,6 +46,8 @@ pub(crate) struct RowStage {
     reservation: MemoryReservation,
     space: Arc<SpillSpace>,
     batches: Vec<RecordBatch>,
+    /// The rows in memory, once they are joined; then `batches` is empty.
+    joined: Option<JoinedRows>,
     /// The rows of each batch in `batches`. The numbers of spilled rows begin at their end.
     ranges: RowRanges,
     spill: Option<Spill>,
@@ -64,6 +69,7 @@ impl RowStage {
             reservation,
             space,
             batches: Vec::new(),
+            joined: None,
             ranges: RowRanges::default(),
             spill: None,
         }
@@ -76,9 +82,12 @@ impl RowStage {
         fields.all(|field| join::is_simple(field.data_type()))
     }
 
-    /// Returns the number of rows pushed so far.
+    /// Returns the number of rows pushed so far, or of places if the rows were spread to places.
     pub(crate) fn rows(&self) -> u64 {
-        self.ranges.end() + self.spilled_rows()
+        match &self.joined {
+            Some(joined) => joined.rows() as u64,
+            None => self.ranges.end() + self.spilled_rows(),
+        }
     }
 
     /// Returns the number of rows in the temporary file.
@@ -97,6 +106,9 @@ impl RowStage {
     pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
+        }
+        if self.joined.is_some() {
+            return internal_err!("the rows of a stage were joined before the last one was pushed");
         }
         let types = batch.columns().iter().map(|column| column.data_type());
         if !types.eq(self.schema.fields().iter().map(|field| field.data_type())) {
@@ -138,19 +150,27 @@ impl RowStage {
             && join::is_worth(&self.batches)
     }
 
-    /// Joins the batches to one, if no row was spilled and memory for a copy is left. Works on the
-    /// threads of the current rayon pool.
-    pub(crate) fn join(&mut self) -> Result<()> {
+    /// Returns the memory that the rows take at most once they are joined, in bytes.
+    pub(crate) fn joined_bytes(&self) -> usize {
+        JOINED_SIZE.saturating_mul(self.reserved_bytes())
+    }
+
+    /// Joins the batches, whose rows are those of `parts`, if no row was spilled and memory for a copy
+    /// is left; no rows can be pushed then. Works on the threads of the current rayon pool.
+    ///
+    /// Returns true if rows are now numbered by their places in the parts.
+    pub(crate) fn join(&mut self, parts: &[StagePart]) -> Result<bool> {
         let is_held = self.spill.is_none() && !self.batches.is_empty();
-        if !is_held || self.reservation.try_grow(self.reserved_bytes()).is_err() {
-            return Ok(());
+        if !is_held || self.reservation.try_grow(self.joined_bytes()).is_err() {
+            return Ok(false);
         }
-        let joined = join::joined(&self.batches)?;
-        self.reservation.resize(joined.get_array_memory_size());
+        let joined = JoinedRows::of(&self.batches, parts)?;
+        self.reservation.resize(joined.memory_size());
+        self.batches = Vec::new();
         self.ranges = RowRanges::default();
-        self.ranges.push(joined.num_rows() as u64);
-        self.batches = vec![joined];
-        Ok(())
+        let is_spread = joined.is_spread;
+        self.joined = Some(joined);
+        Ok(is_spread)
     }
 
     fn with_own_schema(&self, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -173,6 +193,9 @@ impl RowStage {
         if self.schema.fields().is_empty() {
             let schema = Arc::clone(&self.schema);
             return Ok(record_batch(schema, Vec::new(), indices.len())?);
+        }
+        if let Some(joined) = &self.joined {
+            return joined.take(indices, &self.schema);
         }
         if let Some(pieces) = self.pieces(indices) {
             return match &pieces[..] {

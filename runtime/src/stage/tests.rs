@@ -2,16 +2,19 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, DictionaryArray, FixedSizeBinaryArray, Float32Array,
-    Float64Array, Int64Array, ListArray, NullArray, RecordBatch, StringArray, StringViewArray,
-    StructArray, TimestampMicrosecondArray, UInt8Array, UInt64Array,
+    Float64Array, Int16Array, Int64Array, IntervalDayTimeArray, ListArray, NullArray, RecordBatch,
+    StringArray, StringViewArray, StructArray, TimestampMicrosecondArray, UInt8Array, UInt64Array,
 };
 use arrow::compute::{concat_batches, take_record_batch};
-use arrow::datatypes::{DataType, Field, Fields, Float32Type, Float64Type, Int32Type, Schema};
+use arrow::datatypes::{
+    DataType, Field, Fields, Float32Type, Float64Type, Int32Type, IntervalDayTime, Schema,
+};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use proptest::prelude::*;
 
 use super::*;
+use crate::order::row_bitmap::RowBitmap;
 
 impl RowStage {
     /// Returns the size of the temporary file, in bytes.
@@ -109,11 +112,16 @@ fn column(kind: usize, rows: usize, seed: u64) -> ArrayRef {
                 Some(nulls),
             ))
         }
-        _ => Arc::new(UInt64Array::from_iter_values(range.map(draw))),
+        13 => Arc::new(UInt64Array::from_iter_values(range.map(draw))),
+        14 => Arc::new(UInt8Array::from_iter_values(range.map(|r| draw(r) as u8))),
+        15 => Arc::new(Int16Array::from_iter_values(range.map(|r| draw(r) as i16))),
+        _ => Arc::new(IntervalDayTimeArray::from_iter_values(
+            range.map(|r| IntervalDayTime::new(draw(r) as i32, r as i32)),
+        )),
     }
 }
 
-const KINDS: usize = 14;
+const KINDS: usize = 17;
 
 fn batch(kinds: &[usize], rows: usize, seed: u64) -> RecordBatch {
     let columns: Vec<ArrayRef> = kinds
@@ -127,6 +135,34 @@ fn batch(kinds: &[usize], rows: usize, seed: u64) -> RecordBatch {
         .map(|(i, c)| Field::new(format!("c{i}"), c.data_type().clone(), true))
         .collect();
     record_batch(Arc::new(Schema::new(fields)), columns, rows).unwrap()
+}
+
+/// Returns a part with the rows of `batch`, and a place without a row after each `gaps` rows; none
+/// if `gaps` is 0.
+fn part(batch: &RecordBatch, gaps: u32) -> StagePart {
+    let rows = batch.num_rows() as u32;
+    let place = |row: u32| row + row.checked_div(gaps).unwrap_or(0);
+    StagePart {
+        places: place(rows).into(),
+        taken: (gaps > 0).then(|| Arc::new(RowBitmap::new((0..rows).map(place)))),
+    }
+}
+
+/// Returns the number of each row of `parts` in a stage.
+fn numbers(parts: &[StagePart], is_spread: bool) -> Vec<u64> {
+    let (mut numbers, mut base) = (Vec::new(), 0);
+    for part in parts {
+        let places = 0..part.places as u32;
+        let has_row =
+            |place: &u32| { part.taken.as_ref() }.is_none_or(|t| t.rank(*place).is_some());
+        let of_part = places.filter(has_row).map(|place| base + u64::from(place));
+        numbers.extend(of_part);
+        base += part.places;
+    }
+    if !is_spread {
+        numbers = (0..numbers.len() as u64).collect();
+    }
+    numbers
 }
 
 /// Formats the logical values of `batch` as text, to compare batches. `==` on arrays treats NaN as
@@ -158,7 +194,11 @@ proptest! {
 
     #[test]
     fn gather_is_take(
-        kinds in prop::collection::vec(0..KINDS, 1..5),
+        kinds in prop_oneof![
+            prop::collection::vec(0..KINDS, 1..5),
+            // Mostly columns that are packed, and more of them than fit into a row.
+            prop::collection::vec(prop::sample::select(vec![0, 1, 3, 4, 11, 13, 14, 15, 16]), 2..40),
+        ],
         sizes in prop::collection::vec(prop_oneof![0usize..90, 0usize..400], 1..8),
         limit in prop_oneof![Just(0usize), 0usize..60_000, Just(usize::MAX)],
         seed in any::<u32>(),
@@ -167,6 +207,7 @@ proptest! {
         run in prop_oneof![Just(1_u64), 1_u64..500],
         cut in 0usize..4,
         joins in any::<bool>(),
+        gaps in 0_u32..4,
     ) {
         let whole: Vec<_> =
             sizes.iter().zip(0..).map(|(&n, i)| batch(&kinds, n, u64::from(seed) + i * 31)).collect();
@@ -176,22 +217,26 @@ proptest! {
         for piece in &pieces {
             stage.push(piece.clone()).unwrap();
         }
-        if joins && stage.is_simple() && join::is_worth(&stage.batches) {
-            stage.join().unwrap();
-        }
+        let parts: Vec<StagePart> = pieces.iter().map(|piece| part(piece, gaps)).collect();
+        let is_joined = joins && stage.is_simple() && join::is_worth(&stage.batches);
+        let is_spread = is_joined && stage.join(&parts).unwrap();
+        let numbers = numbers(&parts, is_spread);
         let all = concat_batches(&schema, &pieces).unwrap();
-        prop_assert_eq!(stage.rows(), all.num_rows() as u64);
+        prop_assert_eq!(numbers.len(), all.num_rows());
+        let end = if is_spread { parts.iter().map(|part| part.places).sum() } else { numbers.len() as u64 };
+        prop_assert_eq!(stage.rows(), end);
         prop_assert_eq!(pool.reserved(), stage.reserved_bytes());
         if all.num_rows() > 0 {
             let rows = all.num_rows() as u64;
             let runs = picks.iter().map(|p| u64::from(*p) % rows).flat_map(|p| p..rows.min(p + run));
             let order: Vec<u64> = runs.take(1000).collect();
-            let got = stage.gather(&order).unwrap();
+            let placed: Vec<u64> = order.iter().map(|&row| numbers[row as usize]).collect();
+            let got = stage.gather(&placed).unwrap();
             let expected = take_record_batch(&all, &UInt64Array::from(order)).unwrap();
             prop_assert_eq!(got.schema(), expected.schema());
             prop_assert_eq!(shown(&got), shown(&expected));
         }
-        prop_assert!(stage.gather(&[all.num_rows() as u64]).is_err());
+        prop_assert!(stage.gather(&[end]).is_err());
         drop(stage);
         prop_assert_eq!(pool.reserved(), 0);
     }
@@ -249,7 +294,7 @@ fn slices_of_a_large_batch_do_not_hold_it() {
 
 #[test]
 fn batches_of_narrow_rows_are_joined_while_memory_is_left() {
-    let narrow = batch(&[0, 1, 5], 5000, 2);
+    let narrow = batch(&[0, 1, 4, 5, 13], 5000, 2);
     let wide = batch(&[0, 6], 5000, 2);
     for (rows, limit, joins) in [
         (&narrow, usize::MAX, true),
@@ -260,15 +305,63 @@ fn batches_of_narrow_rows_are_joined_while_memory_is_left() {
         for start in 0..4 {
             stage.push(rows.slice(start, 4996)).unwrap();
         }
+        let parts = [part(rows, 0)];
         if stage.is_simple() && join::is_worth(&stage.batches) {
-            stage.join().unwrap();
+            assert!(!stage.join(&parts).unwrap());
         }
-        assert_eq!(stage.batches.len(), if joins { 1 } else { 4 });
+        assert_eq!(stage.joined.is_some(), joins);
         assert_eq!(pool.reserved(), stage.reserved_bytes());
         let picks: Vec<u64> = (0..9000).map(|i| i * 7919 % stage.rows()).collect();
         let of_row = picks.iter().map(|pick| pick % 4996 + pick / 4996);
         let expected = take_record_batch(rows, &UInt64Array::from_iter_values(of_row)).unwrap();
         assert_eq!(shown(&stage.gather(&picks).unwrap()), shown(&expected));
+    }
+}
+
+#[test]
+fn rows_are_spread_if_all_columns_are_packed_and_most_places_have_a_row() {
+    let packed = batch(&[3, 13, 4], 3000, 9);
+    let with_text = batch(&[3, 13, 1], 3000, 9);
+    for (rows, gaps, spreads) in [
+        (&packed, 0, false),
+        (&packed, 1, true),
+        (&packed, 4, true),
+        (&with_text, 4, false),
+    ] {
+        let pieces = [
+            rows.slice(0, 1000),
+            rows.slice(1000, 1500),
+            rows.slice(2500, 500),
+        ];
+        let (mut stage, pool) = stage(&rows.schema(), usize::MAX);
+        for piece in &pieces {
+            // A part may have several batches.
+            stage.push(piece.slice(0, 200)).unwrap();
+            stage
+                .push(piece.slice(200, piece.num_rows() - 200))
+                .unwrap();
+        }
+        let parts = pieces.map(|piece| part(&piece, gaps));
+        assert_eq!(stage.join(&parts).unwrap(), spreads);
+        assert_eq!(pool.reserved(), stage.reserved_bytes());
+        assert!(stage.push(rows.clone()).is_err());
+        let numbers = numbers(&parts, spreads);
+        let picks: Vec<u64> = (0..5000).map(|i| i * 7919 % 3000).collect();
+        let placed: Vec<u64> = picks.iter().map(|&row| numbers[row as usize]).collect();
+        let expected = take_record_batch(rows, &UInt64Array::from(picks)).unwrap();
+        assert_eq!(shown(&stage.gather(&placed).unwrap()), shown(&expected));
+    }
+    let sparse = StagePart {
+        places: 6001,
+        ..part(&packed, 1)
+    };
+    let misfits = vec![part(&packed.slice(0, 10), 2), part(&packed, 2)];
+    for parts in [vec![sparse], misfits, Vec::new()] {
+        let (mut stage, _) = stage(&packed.schema(), usize::MAX);
+        stage.push(packed.clone()).unwrap();
+        assert!(!stage.join(&parts).unwrap());
+        let expected = take_record_batch(&packed, &UInt64Array::from(vec![2999, 0])).unwrap();
+        assert_eq!(shown(&stage.gather(&[2999, 0]).unwrap()), shown(&expected));
     }
 }
 

@@ -6,7 +6,6 @@
 //! the accountant. A run that learns from computing which rows exist passes computed rows. Both
 //! kinds of run make the same batches and the same tokens.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use forebay_planner::clauses::{Clauses, EqualSteps, Remainder};
@@ -14,11 +13,15 @@ use forebay_planner::clauses::{Clauses, EqualSteps, Remainder};
 use super::assignment::{RankAssignment, WorkerStride};
 use super::cursor::{CarriedRow, Cursor, InputPosition};
 use super::group::{Carry, Group, GroupKey, Grouper, Grouping};
+use crate::error::Result;
 
-/// A row that a cursor can name.
-pub(crate) trait StreamRow: Clone {
-    /// Returns the row's name in a cursor.
-    fn carried(&self) -> CarriedRow;
+/// A point in a stream, behind the row that was counted last. Cursors are made from it.
+pub(crate) trait StreamPoint<R> {
+    /// Returns the positions of the inputs.
+    fn inputs(&self) -> InputPosition;
+
+    /// Returns the name in a cursor of a row that the accountant holds.
+    fn name(&self, row: &R) -> Result<CarriedRow>;
 }
 
 /// The rules by which rows become batches, from the pipeline's clauses and the run's settings.
@@ -127,7 +130,7 @@ pub(crate) struct Accountant<R> {
     assigned: Vec<AssignedBatch<R>>,
 }
 
-impl<R: StreamRow> Accountant<R> {
+impl<R: Clone> Accountant<R> {
     /// Creates an accountant at the position of a cursor, without the rows that the cursor carries.
     pub(crate) fn new(rules: BatchRules, at: &Cursor) -> Self {
         Self {
@@ -150,14 +153,18 @@ impl<R: StreamRow> Accountant<R> {
     }
 
     /// Adds the rows that a cursor carries, and emits the carried batches that are already
-    /// complete. `at` is the position of the inputs in the cursor.
-    pub(crate) fn restore(&mut self, carry: Carry<(R, GroupKey)>, at: &InputPosition) {
+    /// complete. `at` is the point of the cursor.
+    pub(crate) fn restore(
+        &mut self,
+        carry: Carry<(R, GroupKey)>,
+        at: &impl StreamPoint<R>,
+    ) -> Result<()> {
         self.grouper = Grouper::resume(self.rules.grouping.clone(), &carry);
         for Group { rows, packs } in carry.ready {
             let rows = rows.into_iter().map(|(row, _)| row).collect();
             self.closed.push(Group { rows, packs });
         }
-        self.close_all(|| at.clone());
+        self.close_all(at)
     }
 
     /// Returns true if [`take_assigned`](Self::take_assigned) has batches to return.
@@ -198,16 +205,17 @@ impl<R: StreamRow> Accountant<R> {
         }
     }
 
-    /// Counts one row. `at` returns the positions of the inputs after this row.
-    pub(crate) fn count(&mut self, row: R, key: GroupKey, at: impl Fn() -> InputPosition) {
+    /// Counts one row. `at` is the point behind this row.
+    pub(crate) fn count(&mut self, row: R, key: GroupKey, at: &impl StreamPoint<R>) -> Result<()> {
         self.rows += 1;
         if self.rows > self.rules.skip {
             self.grouper.push(row, key, &mut self.closed);
             // Most rows complete no batch.
             if !self.closed.is_empty() {
-                self.close_all(at);
+                self.close_all(at)?;
             }
         }
+        Ok(())
     }
 
     /// Returns the maximum number of rows for the next call of [`count_run`](Self::count_run):
@@ -223,31 +231,33 @@ impl<R: StreamRow> Accountant<R> {
         })
     }
 
-    /// Counts consecutive rows, at most as many as [`room`](Self::room) returns.
+    /// Counts consecutive rows, at most as many as [`room`](Self::room) returns. `at` is the point
+    /// behind them.
     pub(crate) fn count_run(
         &mut self,
         rows: impl ExactSizeIterator<Item = R>,
-        at: impl Fn() -> InputPosition,
-    ) {
+        at: &impl StreamPoint<R>,
+    ) -> Result<()> {
         let is_skipped = self.rows < self.rules.skip;
         self.rows += rows.len() as u64;
         if !is_skipped {
             self.grouper.push_run(rows, &mut self.closed);
-            self.close_all(at);
+            self.close_all(at)?;
         }
+        Ok(())
     }
 
     /// Completes the open packs and buckets. Called when the horizon is reached.
-    pub(crate) fn flush(&mut self, at: impl Fn() -> InputPosition) {
+    pub(crate) fn flush(&mut self, at: &impl StreamPoint<R>) -> Result<()> {
         self.grouper.flush(&mut self.closed);
-        self.close_all(at);
+        self.close_all(at)
     }
 
     /// Ends the span: emits the last batches, which may be short, and the last step.
-    pub(crate) fn finish_span(&mut self, at: impl Fn() -> InputPosition) {
+    pub(crate) fn finish_span(&mut self, at: &impl StreamPoint<R>) -> Result<()> {
         self.ended = true;
         self.grouper.finish(&mut self.closed);
-        self.close_all(&at);
+        self.close_all(at)?;
         let ranks = self.rules.ranks;
         let left = (self.batches - self.base) % ranks.batches_per_step();
         // If batches are left over, the last step has no batch for some ranks.
@@ -258,11 +268,12 @@ impl<R: StreamRow> Accountant<R> {
                 }
                 EqualSteps::Count | EqualSteps::Pad => {
                     self.short = Some(left);
-                    self.end_step(&[], &at);
+                    self.end_step(&[], at)?;
                     self.short = None;
                 }
             }
         }
+        Ok(())
     }
 
     /// Iterates over the held rows: rows that were counted, but whose batch was not emitted yet.
@@ -279,16 +290,22 @@ impl<R: StreamRow> Accountant<R> {
         self.grouper.rows_mut().chain(parts)
     }
 
-    fn close_all(&mut self, at: impl Fn() -> InputPosition) {
+    fn close_all(&mut self, at: &impl StreamPoint<R>) -> Result<()> {
         let mut closed = std::mem::take(&mut self.closed).into_iter();
         while let Some(group) = closed.next() {
-            self.close(group, closed.as_slice(), &at);
+            self.close(group, closed.as_slice(), at)?;
         }
+        Ok(())
     }
 
     /// Adds the complete batch `group` to the current step, and ends the step if all batches of the
     /// step are complete. `behind` holds the complete batches that follow `group`.
-    fn close(&mut self, group: Group<R>, behind: &[Group<R>], at: &impl Fn() -> InputPosition) {
+    fn close(
+        &mut self,
+        group: Group<R>,
+        behind: &[Group<R>],
+        at: &impl StreamPoint<R>,
+    ) -> Result<()> {
         let ranks = self.rules.ranks;
         let batch = self.batches - self.base;
         self.batches += 1;
@@ -306,19 +323,20 @@ impl<R: StreamRow> Accountant<R> {
             self.mine = Some((self.epoch, share(group, &ranks)));
         }
         if (batch + 1).is_multiple_of(ranks.batches_per_step()) {
-            self.end_step(behind, at);
+            self.end_step(behind, at)?;
         }
+        Ok(())
     }
 
     /// Ends the current step, and emits this rank's batch of the step. `behind` holds the complete
     /// batches that belong to later steps.
-    fn end_step(&mut self, behind: &[Group<R>], at: &impl Fn() -> InputPosition) {
+    fn end_step(&mut self, behind: &[Group<R>], at: &impl StreamPoint<R>) -> Result<()> {
         self.step += 1;
         self.steps += 1;
         let (mine, spare) = (self.mine.take(), self.spare.take());
         let most = std::mem::take(&mut self.most);
         if !self.rules.stride.has(self.steps - 1) {
-            return;
+            return Ok(());
         }
         let ranks = &self.rules.ranks;
         let fills = ranks.batch.remainder == Remainder::Pad;
@@ -343,23 +361,25 @@ impl<R: StreamRow> Accountant<R> {
             repeats: mine.is_none() && pads || rows == 0 && fills,
             is_borrowed: borrows,
             units: (most > 0 && ranks.batch.rows().is_some()).then_some(most as usize),
-            cursor: Arc::new(self.cursor(behind, at())),
+            cursor: Arc::new(self.cursor(behind, at)?),
         };
         let rows = mine.map(|group| group.rows).unwrap_or_default();
         self.assigned.push(AssignedBatch { rows, plan });
+        Ok(())
     }
 
-    /// Returns the current cursor. `behind` holds the complete batches that were not emitted yet.
-    fn cursor(&self, behind: &[Group<R>], at: InputPosition) -> Cursor {
+    /// Returns the cursor of the point `at`. `behind` holds the complete batches that were not emitted yet.
+    fn cursor(&self, behind: &[Group<R>], at: &impl StreamPoint<R>) -> Result<Cursor> {
+        let inputs = at.inputs();
         let mut cursor = Cursor {
             epoch: self.epoch,
             step: self.step,
             batches: self.batches,
             rows: self.rows,
             ended: self.ended,
-            drawn: at.drawn,
+            drawn: inputs.drawn,
             short: self.short,
-            arms: at.inputs,
+            arms: inputs.inputs,
             ..Cursor::default()
         };
         if !self.grouper.is_empty() || !behind.is_empty() {
@@ -367,10 +387,9 @@ impl<R: StreamRow> Accountant<R> {
                 ready: behind.to_vec(),
                 ..self.grouper.carry()
             };
-            let Ok(carry) = carry.map(|row| Ok::<_, Infallible>(row.carried()));
-            cursor.set_carry(&carry);
+            cursor.set_carry(&carry.map(|row| at.name(row))?);
         }
-        cursor
+        Ok(cursor)
     }
 }
 

@@ -1,11 +1,13 @@
 //! The counted mode of the tail, in which rows are counted and grouped into batches only after they
 //! are computed.
 
+use std::sync::Arc;
+
 use datafusion::common::internal_err;
 
 use super::assembly::Tail;
 use super::batch::Batch;
-use super::held::{self, Held};
+use super::held::{self, Held, HeldPoint, RowNames};
 use crate::error::{Error, Result};
 use crate::fragment::row_batch::RowBatch;
 use crate::stream::accountant::AssignedBatch;
@@ -20,12 +22,13 @@ impl Tail {
     pub(crate) fn counted(
         &mut self,
         pieces: Vec<RowBatch>,
-        origin: &SegmentOrigin,
+        origin: SegmentOrigin,
         flush: bool,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
+        let origin = Arc::new(origin);
         for (number, rows) in pieces.into_iter().enumerate() {
-            self.count_piece(rows, origin, flush && number == 0, out)?;
+            self.count_piece(rows, &origin, flush && number == 0, out)?;
         }
         Ok(())
     }
@@ -33,7 +36,7 @@ impl Tail {
     fn count_piece(
         &mut self,
         mut rows: RowBatch,
-        origin: &SegmentOrigin,
+        origin: &Arc<SegmentOrigin>,
         flush: bool,
         out: &mut Vec<Batch>,
     ) -> Result<()> {
@@ -44,67 +47,69 @@ impl Tail {
         }
         if flush {
             self.counter.at = origin.before.clone();
-            let at = || origin.before.clone();
-            self.counter.accountant.flush(at);
+            let point = HeldPoint {
+                pieces: &self.counter.pieces,
+                snapshot: &self.snapshot,
+                inputs: || origin.before.clone(),
+            };
+            self.counter.accountant.flush(&point)?;
             self.put_out_counted(out)?;
         }
         let keys = self.keyed(&mut rows)?;
-        let ids = rows.row_ids()?;
-        let piece = self.counter.pieces.add(rows);
-        let positions = ids.position.values();
-        let (mut row, mut last) = (0, None);
+        let positions = rows.row_ids()?.position;
+        let positions = positions.values();
+        if { positions.iter().max() }.is_some_and(|&last| last >= origin.rows.len()) {
+            return Ok(internal_err!("a segment has a row that was not requested")?);
+        }
+        let names = RowNames::Segment(Arc::clone(origin));
+        let piece = self.counter.pieces.add(rows, names)?;
+        let first = positions.first().and_then(|&first| origin.rows.get(first));
+        let mut given = first.map_or(0, |row| {
+            let stored = self.snapshot.stored(row);
+            self.counter.given(origin.mixes, stored)
+        });
+        let mut row = 0;
         while row < positions.len() && !self.counter.accountant.take_reached() {
-            let Some(room) = self.counter.accountant.room() else {
-                let (held, at, given) = self.held((piece, row), positions[row], origin)?;
-                last = Some((at, given));
-                let key = keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
-                let behind = || origin.behind(&self.snapshot, at, given);
-                self.counter.accountant.count(held, key, behind);
-                row += 1;
-                self.put_out_counted(out)?;
-                continue;
+            // The rows of the open batch are counted at once if each batch is a number of rows, and one
+            // by one otherwise.
+            let room = self.counter.accountant.room();
+            let at_once = usize::try_from(room.unwrap_or(1).max(1)).unwrap_or(usize::MAX);
+            let end = positions.len().min(row.saturating_add(at_once));
+            let mut held = |at: usize| {
+                if at > 0 && positions[at] != positions[at - 1] {
+                    given = 0;
+                }
+                given += 1;
+                Held {
+                    piece,
+                    row: at as u32,
+                    nth: given - 1,
+                }
             };
-            // Each batch is a number of rows, so the rows of the open batch are counted at once.
-            let end = positions
-                .len()
-                .min(row.saturating_add(room.max(1) as usize));
-            let mut run = Vec::with_capacity(end - row);
-            for row in row..end {
-                let (held, at, given) = self.held((piece, row), positions[row], origin)?;
-                last = Some((at, given));
-                run.push(held);
+            let (one, run) = match room {
+                Some(_) => (None, (row..end).map(held).collect()),
+                None => (Some(held(row)), Vec::new()),
+            };
+            let point = HeldPoint {
+                pieces: &self.counter.pieces,
+                snapshot: &self.snapshot,
+                inputs: || origin.behind(&self.snapshot, positions[end - 1], given),
+            };
+            if let Some(held) = one {
+                let key = keys.as_ref().map(|keys| keys[row]).unwrap_or_default();
+                self.counter.accountant.count(held, key, &point)?;
+            } else {
+                { &mut self.counter.accountant }.count_run(run.into_iter(), &point)?;
             }
-            let (at, given) = last.unwrap_or_default();
-            let behind = || origin.behind(&self.snapshot, at, given);
-            self.counter.accountant.count_run(run.into_iter(), behind);
             row = end;
             self.put_out_counted(out)?;
         }
-        if let Some((at, given)) = last {
-            self.counter.at = origin.behind(&self.snapshot, at, given);
+        if let Some(&position) = row.checked_sub(1).map(|last| &positions[last]) {
+            self.counter.at = origin.behind(&self.snapshot, position, given);
+            let last = origin.rows.get(position);
+            self.counter.last_row = last.map(|row| (self.snapshot.stored(row), given));
         }
-        { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant)
-    }
-
-    /// Returns row `row` of a piece, whose stored row has this position in its segment. Also returns
-    /// the index of the stored row in `origin`, and the number of its output rows so far.
-    fn held(
-        &mut self,
-        (piece, row): (u32, usize),
-        position: u64,
-        origin: &SegmentOrigin,
-    ) -> Result<(Held, usize, u32)> {
-        let Some(at) = origin.index_of(position) else {
-            return Ok(internal_err!("a segment has a row that was not requested")?);
-        };
-        let carried = origin.carried(&self.snapshot, at);
-        let (carried, given) = self.counter.named(origin.mixes, carried);
-        let held = Held {
-            piece,
-            row: row as u32,
-            carried,
-        };
-        Ok((held, at, given))
+        { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant, &self.snapshot)
     }
 
     /// On resume, adds the rows that waited in open groups when the token was written. May be
@@ -132,17 +137,26 @@ impl Tail {
             )));
         }
         let keys = self.keyed(&mut rows)?.unwrap_or_default();
-        let piece = self.counter.pieces.add(rows);
-        let held = groups.map(|&(at, carried)| {
-            let row = at as u32;
+        let mut names: Vec<(u32, CarriedRow)> = { groups.rows() }
+            .map(|&(at, name)| (at as u32, name))
+            .collect();
+        names.sort_unstable_by_key(|(row, _)| *row);
+        let names = RowNames::Listed(names);
+        let piece = self.counter.pieces.add(rows, names)?;
+        let held = groups.map(|&(at, name)| {
             let held = Held {
                 piece,
-                row,
-                carried,
+                row: at as u32,
+                nth: name.nth,
             };
             Ok::<_, Error>((held, keys.get(at).copied().unwrap_or_default()))
         })?;
-        self.counter.accountant.restore(held, &at);
+        let point = HeldPoint {
+            pieces: &self.counter.pieces,
+            snapshot: &self.snapshot,
+            inputs: || at.clone(),
+        };
+        self.counter.accountant.restore(held, &point)?;
         self.counter.at = at;
         self.put_out_counted(out)
     }
@@ -150,9 +164,14 @@ impl Tail {
     /// Ends the span: appends its last batches, which may be short, to `out`.
     pub(crate) fn finish(&mut self, out: &mut Vec<Batch>) -> Result<()> {
         let at = std::mem::take(&mut self.counter.at);
-        self.counter.accountant.finish_span(|| at.clone());
+        let point = HeldPoint {
+            pieces: &self.counter.pieces,
+            snapshot: &self.snapshot,
+            inputs: || at.clone(),
+        };
+        self.counter.accountant.finish_span(&point)?;
         self.put_out_counted(out)?;
-        { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant)
+        { &mut self.counter.pieces }.keep_only(&mut self.counter.accountant, &self.snapshot)
     }
 
     /// Settles the batches that the accountant has completed, and appends them to `out`.

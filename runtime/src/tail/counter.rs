@@ -4,7 +4,7 @@
 use super::held::{Held, PendingRows};
 use crate::fragment::row_batch::RowBatch;
 use crate::stream::accountant::{Accountant, BatchRules};
-use crate::stream::cursor::{CarriedRow, Cursor, InputPosition};
+use crate::stream::cursor::{Cursor, InputPosition};
 
 /// Counter that counts computed rows and groups them into batches.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Counter {
     pub(super) pieces: PendingRows,
     /// Number of the stored row from which the last computed row came, and the number of rows
     /// computed from that stored row so far.
-    last_row: Option<(u64, u32)>,
+    pub(super) last_row: Option<(u64, u32)>,
     /// Positions in the inputs after the last computed row.
     pub(super) at: InputPosition,
     /// Rows that the resume token carries. They are collected here until
@@ -45,18 +45,14 @@ impl Counter {
         }
     }
 
-    /// Completes `carried`, the name of a computed row, with the row's ordinal among the rows
-    /// computed from the same stored row. Also returns the number of rows computed from that stored
-    /// row so far.
-    pub(super) fn named(&mut self, mixes: bool, carried: CarriedRow) -> (CarriedRow, u32) {
-        let given = match self.last_row {
-            // Under MIX, two successive rows may come from the same stored row in two passes over
-            // an input.
-            Some((stored, given)) if !mixes && stored == carried.stored => given + 1,
-            _ => 1,
-        };
-        self.last_row = Some((carried.stored, given));
-        let nth = given - 1;
-        (CarriedRow { nth, ..carried }, given)
+    /// Returns the number of output rows that the stored row with number `stored` gave in the
+    /// pieces so far.
+    pub(super) fn given(&self, mixes: bool, stored: u64) -> u32 {
+        match self.last_row {
+            // Under MIX, two successive pieces may have the same stored row in two passes over an
+            // input.
+            Some((last, given)) if !mixes && last == stored => given,
+            _ => 0,
+        }
     }
 }

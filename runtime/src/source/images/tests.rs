@@ -125,6 +125,7 @@ async fn files_that_vanish_or_change_are_errors_of_their_rows() {
     let scan = Scan {
         projection: vec![0],
         prune: None,
+        keep: None,
     };
     assert!(
         folder

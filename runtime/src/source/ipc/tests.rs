@@ -92,6 +92,7 @@ async fn large_record_batches_leave_in_pieces() {
     let scan = Scan {
         projection: vec![0],
         prune: None,
+        keep: None,
     };
     let pieces: Vec<_> = source.read_split(0, 0, &scan).collect().await;
     assert!(pieces.len() > 1);

@@ -185,6 +185,7 @@ async fn batches_of_wide_rows_are_small() {
     let scan = Scan {
         projection: vec![0],
         prune: None,
+        keep: None,
     };
     let mut stream = source.read_split(0, 0, &scan);
     let mut count = 0;
@@ -282,6 +283,7 @@ async fn count_rows(source: &Arc<dyn Source>) -> Result<usize, String> {
     let scan = Scan {
         projection,
         prune: None,
+        keep: None,
     };
     let mut rows = 0;
     for split in 0..source.manifest().files[0].splits.len() {
