@@ -112,7 +112,11 @@ def test_ctrl_c_interrupts_the_wait_for_a_batch(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        assert process.stdout.readline() == "interrupted\n", process.stderr.read()
+        line, errors = process.stdout.readline(), ""
+        if line != "interrupted\n":
+            errors = process.stderr.read()
+            process.wait(timeout=60)
+        assert line == "interrupted\n", f"exit status {process.returncode}: {errors}"
         assert process.wait(timeout=60) == 0
 
 
