@@ -119,11 +119,9 @@ impl OpenJob {
     /// Returns a window with its rows in order.
     async fn ordered(&self, name: SegmentWindow) -> EngineResult<Arc<OrderedWindow>> {
         let order = async || {
-            let mut window = self.unordered(name)?;
-            let shuffle = self.clauses.shuffle;
-            let rows = window.window.order(shuffle, window.key, false).await?;
-            window.rows = Arc::new(rows);
-            Ok(Arc::new(window))
+            let window = self.unordered(name)?;
+            let ordered = window.in_order(self.clauses.shuffle, false);
+            Ok(Arc::new(ordered.await?))
         };
         let cell = self.orders.get(name);
         cell.get_or_try_init(order).await.map(Arc::clone)

@@ -6,7 +6,7 @@ use datafusion::common::{Result, exec_err};
 use forebay_planner::clauses::ShuffleWindow;
 use forebay_udfs::hash::combine;
 
-use super::hash_sort;
+use super::hash_sort::{self, HashKey};
 use super::row::StoredRow;
 use super::row_bitmap::RowBitmap;
 use super::snapshot::Snapshot;
@@ -81,12 +81,14 @@ pub(crate) fn order<'a>(
         offset_bits,
         place_bits: offset_bits + bits_below(ascending.len() as u64),
         ascending,
+        chunks,
+        rows: rows as usize,
+        kept,
     };
-    let rows = rows as usize;
     Ok(if order.place_bits <= MAX_PLACE_BITS {
-        order.by_short_keys(&chunks, rows, kept)
+        order.by_short_keys()
     } else {
-        order.by_long_keys(&chunks, rows, kept)
+        order.by_long_keys()
     })
 }
 
@@ -97,7 +99,7 @@ const fn bits_below(end: u64) -> u32 {
 
 /// The order of a window's rows by the hashes of their keys. Rows with equal hashes are ordered by split and offset.
 /// That is the order of the rows' keys (occurrence of the scan, path of the file, number of the row in the file).
-struct HashOrder<'a> {
+struct HashOrder<'a, F> {
     snapshot: &'a Snapshot,
     /// Hash of the pass, from which the hashes of rows are derived.
     salted: u64,
@@ -107,62 +109,49 @@ struct HashOrder<'a> {
     offset_bits: u32,
     /// Number of bits in which a short key holds the place of a row instead of its hash.
     place_bits: u32,
+    chunks: Vec<Vec<Part>>,
+    /// Number of rows of the chunks, without pruned ones.
+    rows: usize,
+    /// Returns the rows of a split that remain after pruning; `None` if all remain.
+    kept: F,
 }
 
-impl HashOrder<'_> {
-    /// Sorts the rows of `chunks` by keys of 64 bits: the hash, whose last bits are replaced by the place.
-    fn by_short_keys<'k>(
-        &self,
-        chunks: &[Vec<Part>],
-        rows: usize,
-        kept: impl Fn(u32) -> Option<&'k RowBitmap> + Sync,
-    ) -> Vec<StoredRow> {
+impl<'a, F: Fn(u32) -> Option<&'a RowBitmap> + Sync> HashOrder<'_, F> {
+    /// Sorts the rows by keys of 64 bits: the hash, whose last bits are replaced by the place.
+    fn by_short_keys(&self) -> Vec<StoredRow> {
         let mask = (1 << self.place_bits) - 1;
         let key = |hash: u64, place: u64| hash & !mask | place;
-        hash_sort::sort(
-            chunks,
-            rows,
-            |chunk, keys| self.keys(chunk, &kept, key, keys),
-            |keys| self.settle(keys),
-            |key| self.row(key & mask),
-        )
+        self.sorted(key, |keys| self.settle(keys), |key| key & mask)
     }
 
-    /// Sorts the rows of `chunks` by keys of 128 bits: the hash, then the place. One integer is compared
-    /// without branches, a pair with them.
-    fn by_long_keys<'k>(
-        &self,
-        chunks: &[Vec<Part>],
-        rows: usize,
-        kept: impl Fn(u32) -> Option<&'k RowBitmap> + Sync,
-    ) -> Vec<StoredRow> {
+    /// Sorts the rows by keys of 128 bits: the hash, then the place. One integer is compared without
+    /// branches, a pair with them.
+    fn by_long_keys(&self) -> Vec<StoredRow> {
         let key = |hash: u64, place: u64| u128::from(hash) << 64 | u128::from(place);
-        hash_sort::sort(
-            chunks,
-            rows,
-            |chunk, keys| self.keys(chunk, &kept, key, keys),
-            |_| (),
-            |key| self.row(key as u64),
-        )
+        self.sorted(key, |_| (), |key| key as u64)
     }
 
-    /// Appends the keys of the rows of `chunk`, which `key` makes of a hash and a place.
-    fn keys<'k, K>(
+    /// Sorts the rows by keys that `key` makes of hash and place. `settle` orders ascending keys anew,
+    /// and `place` returns the place in a key.
+    fn sorted<K: HashKey>(
         &self,
-        chunk: &[Part],
-        kept: &impl Fn(u32) -> Option<&'k RowBitmap>,
-        key: impl Fn(u64, u64) -> K,
-        keys: &mut Vec<K>,
-    ) {
-        for part in chunk {
-            let split = &self.snapshot.splits[part.split as usize];
-            let nth = u64::from(part.nth) << self.offset_bits;
-            part.each(kept(part.split), |row| {
-                let number = split.first_row + u64::from(row.offset);
-                let hash = self.hash(split.file, number);
-                keys.push(key(hash, nth | u64::from(row.offset)));
-            });
-        }
+        key: impl Fn(u64, u64) -> K + Sync,
+        settle: impl Fn(&mut [K]) + Sync,
+        place: impl Fn(K) -> u64 + Sync,
+    ) -> Vec<StoredRow> {
+        let generate = |chunk: &Vec<Part>, keys: &mut Vec<K>| {
+            for part in chunk {
+                let split = &self.snapshot.splits[part.split as usize];
+                let nth = u64::from(part.nth) << self.offset_bits;
+                part.each((self.kept)(part.split), |row| {
+                    let number = split.first_row + u64::from(row.offset);
+                    let hash = self.hash(split.file, number);
+                    keys.push(key(hash, nth | u64::from(row.offset)));
+                });
+            }
+        };
+        let row = |key| self.row(place(key));
+        hash_sort::sort(&self.chunks, self.rows, generate, settle, row)
     }
 
     /// Orders ascending short keys that are equal but for their places by their whole hashes.
@@ -262,7 +251,6 @@ mod tests {
             offsets: 0..snapshot.splits[split as usize].rows as u32,
         });
         let chunks = chunks(parts.into_iter());
-        let rows = 9195 - 1333;
         for place_bits in [15, 32, 58, 60, 62] {
             let order = HashOrder {
                 snapshot: &snapshot,
@@ -270,9 +258,12 @@ mod tests {
                 ascending: (0..6).collect(),
                 offset_bits: 12,
                 place_bits,
+                chunks: chunks.clone(),
+                rows: 9195 - 1333,
+                kept,
             };
-            let long = order.by_long_keys(&chunks, rows, kept);
-            assert_eq!(order.by_short_keys(&chunks, rows, kept), long);
+            let long = order.by_long_keys();
+            assert_eq!(order.by_short_keys(), long);
             let key = |row: &StoredRow| {
                 let (file, number) = snapshot.number_in_file(*row);
                 (order.hash(file, number), row.split, row.offset)
@@ -293,11 +284,13 @@ mod tests {
         let shuffle = Some(ShuffleWindow::Global);
         let rows = order(&snapshot, &window, shuffle, 9, u64::MAX, |_| Some(&few)).unwrap();
         let salted = combine(9, ROW_SALT);
-        let key = |row: &StoredRow| {
-            let (file, number) = snapshot.number_in_file(*row);
+        let mut expected: Vec<StoredRow> = { 0..3 }
+            .flat_map(|split| (0..5).map(move |offset| StoredRow { split, offset }))
+            .collect();
+        expected.sort_by_key(|&row| {
+            let (file, number) = snapshot.number_in_file(row);
             combine(salted, snapshot.row_hash(file, number))
-        };
-        assert_eq!(rows.len(), 15);
-        assert!(rows.is_sorted_by_key(key));
+        });
+        assert_eq!(rows, expected);
     }
 }

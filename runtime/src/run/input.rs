@@ -36,15 +36,13 @@ fn windows(
     let prepare = move |index: usize| {
         let (run, splits) = (Arc::clone(&run), all[index].clone());
         async move {
-            let mut window = run.job.window(input, pass, (index as u32, &splits));
+            let window = run.job.window(input, pass, (index as u32, &splits));
             let is_pruned = run.orders_pruned();
             if !is_pruned && splits.rows >= staged_from {
                 window.window.begin();
             }
-            let shuffle = run.job.clauses.shuffle;
-            let rows = window.window.order(shuffle, window.key, is_pruned).await?;
-            (window.rows, window.is_pruned) = (Arc::new(rows), is_pruned);
-            Ok(Arc::new(window))
+            let ordered = window.in_order(run.job.clauses.shuffle, is_pruned);
+            Ok(Arc::new(ordered.await?))
         }
     };
     ahead(indices, WINDOWS_AHEAD, prepare, Err).boxed()

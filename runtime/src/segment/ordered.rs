@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use datafusion::common::Result;
+use forebay_planner::clauses::ShuffleWindow;
+
 use super::lazy_window::LazyWindow;
 use super::name::{RowRun, SegmentName, SegmentWindow};
 use super::request::SegmentRequest;
@@ -23,6 +26,24 @@ pub(crate) struct OrderedWindow {
 }
 
 impl OrderedWindow {
+    /// Returns the window with its rows in order, without the rows that pruning removes if `is_pruned` is
+    /// true.
+    ///
+    /// # Errors
+    /// Fails as [`LazyWindow::order`] does.
+    pub(crate) async fn in_order(
+        self,
+        shuffle: Option<ShuffleWindow>,
+        is_pruned: bool,
+    ) -> Result<Self> {
+        let rows = self.window.order(shuffle, self.key, is_pruned).await?;
+        Ok(Self {
+            rows: Arc::new(rows),
+            is_pruned,
+            ..self
+        })
+    }
+
     /// Returns the pass that the window belongs to, and the window's index in the order of the
     /// pass; `None` if the window is a split outside of any pass.
     pub(crate) const fn pass(&self) -> Option<(PassName, u32)> {

@@ -37,8 +37,7 @@ pub(crate) fn rows_per_batch(rows: u64, bytes: u64) -> usize {
 pub(crate) struct Emit<'a> {
     sender: &'a mpsc::Sender<Result<StoredRows>>,
     /// The predicate of the rows to emit; see [`Scan::keep`]. The thread that has read the rows evaluates
-    /// it, beside the threads of the job: in most cases it takes less time than reading them, and than
-    /// waking another thread for each batch.
+    /// it, beside the threads of the job, which saves waking another thread for each batch.
     keep: Option<Arc<dyn PhysicalExpr>>,
 }
 

@@ -19,8 +19,6 @@ const MAX_COLUMN_BYTES: usize = 1 << 30;
 
 /// Size of joined rows at most, as a multiple of the size of their batches.
 pub(super) const JOINED_SIZE: usize = 2;
-/// Number of places for each row up to which rows are spread.
-const MAX_SPREAD: usize = 2;
 
 /// Returns true if `batches`, whose columns are [simple](is_simple), gain from being joined, and fit
 /// into one batch.
@@ -81,7 +79,7 @@ pub(super) struct JoinedRows {
 
 impl JoinedRows {
     /// Joins `batches`, whose columns are [simple](is_simple) and whose rows are those of `parts`. If all
-    /// columns can be packed and most places have a row, the rows are spread to their places, where
+    /// columns can be packed and the places take no more than [`JOINED_SIZE`], the rows are spread to their places, where
     /// they are found without being counted. Works on the threads of the current rayon pool.
     pub(super) fn of(batches: &[RecordBatch], parts: &[StagePart]) -> Result<Self> {
         let mut packed = PackedColumns::choose(batches);
@@ -92,7 +90,6 @@ impl JoinedRows {
             let places = parts.iter().map(|part| part.places).sum::<u64>() as usize;
             let sizes = batches.iter().map(RecordBatch::get_array_memory_size);
             let may_spread = packed.columns() == columns
-                && places <= MAX_SPREAD * rows
                 && packed.bytes_of(places) <= JOINED_SIZE * sizes.sum::<usize>();
             match spread(batches, parts).filter(|_| may_spread) {
                 Some(parts) => {

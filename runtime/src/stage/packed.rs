@@ -109,7 +109,7 @@ impl PackedColumns {
 
     /// Returns the memory that `places` places for rows take, in bytes.
     pub(super) const fn bytes_of(&self, places: usize) -> usize {
-        places * self.stride * size_of::<u64>()
+        places.saturating_mul(self.stride * size_of::<u64>())
     }
 
     /// Returns the number of columns.

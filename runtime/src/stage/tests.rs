@@ -299,6 +299,9 @@ fn batches_of_narrow_rows_are_joined_while_memory_is_left() {
     for (rows, limit, joins) in [
         (&narrow, usize::MAX, true),
         (&narrow, 5 * narrow.get_array_memory_size(), false),
+        // Four times the memory of the rows, and twice as much for the copy.
+        (&narrow, 11 * narrow.get_array_memory_size(), false),
+        (&narrow, 13 * narrow.get_array_memory_size(), true),
         (&wide, usize::MAX, false),
     ] {
         let (mut stage, pool) = stage(&rows.schema(), limit);
