@@ -240,7 +240,7 @@ impl BandReader<'_> {
                 }
                 k += 1;
             }
-            if value != 0 && k <= band.end {
+            if value != 0 {
                 block[place(k)] = value;
             }
             k += 1;
@@ -266,7 +266,8 @@ impl BandReader<'_> {
     }
 }
 
-/// Returns the place of a coefficient in its block; a run that passes the end sets the last one.
+/// Returns the place of a coefficient in its block. A run that passes the end of the band sets the
+/// coefficient behind it, or the last one, as in libjpeg-turbo.
 const fn place(k: usize) -> usize {
     if k < 64 {
         NATURAL_ORDER[k] as usize

@@ -145,6 +145,77 @@ fn generated_files_have_the_pixels_of_the_oracle() {
     }
 }
 
+/// Returns the places of the coded data of all scans. The encoder writes no marker with a length of
+/// zero, and no thumbnail.
+fn coded_data(file: &[u8]) -> Vec<usize> {
+    let mut places = Vec::new();
+    let (mut at, mut is_coded) = (2, false);
+    while at + 2 < file.len() {
+        if file[at] == 0xff && file[at + 1] != 0 {
+            is_coded = file[at + 1] == 0xda;
+            at += 2 + usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
+        } else {
+            assert!(is_coded, "byte {at} is in no segment");
+            places.push(at);
+            at += 1;
+        }
+    }
+    places
+}
+
+/// Changes up to three bytes of coded data, and makes no marker.
+fn alter(file: &mut [u8], numbers: &mut Numbers) {
+    let places = coded_data(file);
+    for _ in 0..1 + numbers.below(3) {
+        let at = places[numbers.below(places.len())];
+        if file[at] != 0xff && file[at - 1] != 0xff {
+            file[at] = numbers.below(255) as u8;
+        }
+    }
+}
+
+#[test]
+fn coded_data_that_no_encoder_writes_has_the_pixels_of_the_oracle() {
+    let mut decoder = RegionDecoder::new(InstructionSet::best());
+    let mut compared = 0;
+    for seed in 0..2 * cases() as u64 {
+        let numbers = &mut Numbers(seed);
+        let size = (1 + numbers.below(70), 1 + numbers.below(70));
+        let encoding = Encoding {
+            size,
+            sampling: Some(numbers.below(SAMPLINGS.len() + 1)).filter(|&s| s < SAMPLINGS.len()),
+            quality: 1 + numbers.below(100) as u8,
+            restart_interval: 0,
+            is_optimized: numbers.below(2) == 0,
+            is_progressive: numbers.below(4) > 0,
+        };
+        // Few of the changes lead to extreme samples, which are not compared.
+        let pixels: Vec<u8> = picture(numbers, size)
+            .iter()
+            .map(|sample| 64 + sample / 2)
+            .collect();
+        let mut file = oracle::encode(&encoding, &pixels).unwrap();
+        alter(&mut file, numbers);
+        let Ok(header) = JpegHeader::read(&file) else {
+            continue;
+        };
+        let region = PixelRegion::whole(&header);
+        let mut pixels = vec![0; region.width * region.height * 3];
+        let decoded = decoder.decode(&file, &header, region, PixelFormat::Rgb, None, &mut pixels);
+        // libjpeg-turbo wraps some coefficients that overflow; the samples of such are extreme.
+        let is_extreme = pixels.iter().any(|&sample| sample == 0 || sample == 255);
+        if decoded.is_ok_and(|decoded| !decoded.is_damaged)
+            && !is_extreme
+            && let Ok(image) = oracle::decode(&file, OracleFormat::Rgb)
+        {
+            assert!(image.samples == pixels, "seed {seed}, {encoding:?}");
+            compared += 1;
+        }
+    }
+    println!("compared {compared} files");
+    assert!(compared >= cases() / 20, "compared only {compared} files");
+}
+
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
