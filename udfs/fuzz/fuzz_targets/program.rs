@@ -17,10 +17,11 @@ use arrow::array::{ArrayRef, BinaryArray, RecordBatch, UInt32Array, UInt64Array}
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::DataFusionError;
+use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, ScalarUDF, col, lit};
-use datafusion::physical_plan::PhysicalExpr;
-use datafusion::prelude::SessionContext;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use forebay_jpeg::JpegHeader;
 use forebay_udfs::decode_scope::DecodeScope;
 use forebay_udfs::room::DecodeRoom;
@@ -198,10 +199,13 @@ fn batch(file: &[u8], hash: u64) -> RecordBatch {
 
 /// Plans an expression over the columns of `batch`.
 fn plan(expr: &Expr, batch: &RecordBatch) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
-    static CONTEXT: OnceLock<SessionContext> = OnceLock::new();
-    let context = CONTEXT.get_or_init(SessionContext::new);
     let schema = DFSchema::try_from(batch.schema())?;
-    let planned = context.create_physical_expr(expr.clone(), &schema)?;
+    let planned = create_physical_expr(
+        expr,
+        &schema,
+        &ExecutionProps::new(),
+        &PhysicalPlanningContext::default(),
+    )?;
     planned.return_field(&batch.schema())?;
     Ok(planned)
 }
