@@ -36,6 +36,18 @@ fn cases() -> usize {
     named.map_or(400, |n| n.parse().expect("a number"))
 }
 
+/// Any settings of a small file.
+fn encoding(numbers: &mut Numbers) -> Encoding {
+    Encoding {
+        size: (1 + numbers.below(70), 1 + numbers.below(70)),
+        sampling: Some(numbers.below(SAMPLINGS.len() + 1)).filter(|&s| s < SAMPLINGS.len()),
+        quality: 1 + numbers.below(100) as u8,
+        restart_interval: [0, 0, 1, 2, 7, 30][numbers.below(6)],
+        is_optimized: numbers.below(2) == 0,
+        is_progressive: numbers.below(4) == 0,
+    }
+}
+
 /// Pixels with flat areas, gradients, edges and noise.
 fn picture(numbers: &mut Numbers, (width, height): (usize, usize)) -> Vec<u8> {
     let noise = [0, 4, 40, 256][numbers.below(4)];
@@ -126,16 +138,8 @@ fn generated_files_have_the_pixels_of_the_oracle() {
     let mut decoders = decoders();
     for seed in 0..cases() as u64 {
         let numbers = &mut Numbers(seed);
-        let size = (1 + numbers.below(70), 1 + numbers.below(70));
-        let encoding = Encoding {
-            size,
-            sampling: Some(numbers.below(SAMPLINGS.len() + 1)).filter(|&s| s < SAMPLINGS.len()),
-            quality: 1 + numbers.below(100) as u8,
-            restart_interval: [0, 0, 1, 2, 7, 30][numbers.below(6)],
-            is_optimized: numbers.below(2) == 0,
-            is_progressive: numbers.below(4) == 0,
-        };
-        let pixels = picture(numbers, size);
+        let encoding = encoding(numbers);
+        let pixels = picture(numbers, encoding.size);
         let file = oracle::encode(&encoding, &pixels).unwrap();
         let header = JpegHeader::read(&file).unwrap();
         let name = format!("seed {seed}, {encoding:?}");
@@ -180,20 +184,14 @@ fn coded_data_that_no_encoder_writes_has_the_pixels_of_the_oracle() {
     let mut compared = 0;
     for seed in 0..2 * cases() as u64 {
         let numbers = &mut Numbers(seed);
-        let size = (1 + numbers.below(70), 1 + numbers.below(70));
         let encoding = Encoding {
-            size,
-            sampling: Some(numbers.below(SAMPLINGS.len() + 1)).filter(|&s| s < SAMPLINGS.len()),
-            quality: 1 + numbers.below(100) as u8,
             restart_interval: 0,
-            is_optimized: numbers.below(2) == 0,
-            is_progressive: numbers.below(4) > 0,
+            is_progressive: seed % 4 > 0,
+            ..encoding(numbers)
         };
         // Few of the changes lead to extreme samples, which are not compared.
-        let pixels: Vec<u8> = picture(numbers, size)
-            .iter()
-            .map(|sample| 64 + sample / 2)
-            .collect();
+        let pixels = picture(numbers, encoding.size);
+        let pixels: Vec<u8> = pixels.iter().map(|sample| 64 + sample / 2).collect();
         let mut file = oracle::encode(&encoding, &pixels).unwrap();
         alter(&mut file, numbers);
         let Ok(header) = JpegHeader::read(&file) else {

@@ -5,6 +5,7 @@
 mod changed_data;
 #[path = "../common/mod.rs"]
 mod common;
+mod damaged_photos;
 #[path = "../common/draw.rs"]
 mod draw;
 #[cfg(unix)]
