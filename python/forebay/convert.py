@@ -43,7 +43,7 @@ def _settled(raw: _forebay.RawColumn, values: np.ndarray, nulls: Any) -> Any:
     """Returns `values`, the elements of the column, with nulls replaced by `nulls` or masked."""
     inside = raw.gaps()
     if raw.null_count == 0 and inside is None:
-        return np.ma.MaskedArray(values) if _is_mask(nulls) else values
+        return values if nulls is RAISE or not _is_mask(nulls) else np.ma.MaskedArray(values)
     gone = np.asarray(raw.nulls())
     missing = np.broadcast_to(gone.reshape(gone.shape + (1,) * (values.ndim - 1)), values.shape)
     if inside is not None:
