@@ -85,6 +85,8 @@ fuzz_target!(|input: (u16, u16, u16, u16, &[u8])| {
 /// libjpeg-turbo smooths (`jdcoefct.c`, `smoothing_ok`).
 fn lacks_scans(file: &[u8]) -> bool {
     const COEFFICIENTS: usize = 10;
+    let end = places(file, 0xd9).next();
+    let file = &file[..end.unwrap_or(file.len())];
     let markers = |kind| places(file, kind).map(|at| &file[at + 2..]);
     if markers(0xc2).next().is_none() {
         return false;
