@@ -204,7 +204,7 @@ class Batch(Mapping[str, Column]):
     def numpy(self, nulls: Any = RAISE) -> dict[str, Any]:
         """Converts the columns to a dictionary of NumPy arrays; see `Column.numpy`. JAX accepts the result as a pytree
         if no column holds text."""
-        # Without a `Column` for each, a small batch takes a quarter less time.
+        # Without a `Column` for each, converting a batch of two short columns takes a seventh less time.
         return {name: convert.to_numpy(self._raw.column(place), nulls) for name, place in self._places.items()}
 
     def torch(self, nulls: Any = RAISE) -> dict[str, torch.Tensor | Any]:

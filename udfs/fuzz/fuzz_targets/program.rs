@@ -139,10 +139,7 @@ impl Step {
             20 => ("random_grayscale", vec![lit(part(a))]),
             21 => ("solarize", vec![lit(i64::from(a))]),
             22 => ("posterize", vec![lit(i64::from(a % 8) + 1)]),
-            23 => (
-                "to_float",
-                vec![lit(["f32", "f16", "bf16"][usize::from(a % 3)])],
-            ),
+            23 => ("to_float", vec![lit(["f32", "f16"][usize::from(a % 2)])]),
             24 => (
                 "normalize",
                 vec![
