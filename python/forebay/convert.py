@@ -25,6 +25,10 @@ RAISE = _Raise.RAISE
 
 def to_numpy(raw: _forebay.RawColumn, nulls: Any) -> Any:
     """Converts a column to NumPy; see `Column.numpy`."""
+    plain = raw.plain()
+    if plain is not None:
+        values = np.asarray(plain)
+        return np.ma.MaskedArray(values) if _is_mask(nulls) else values
     kind = raw.kind
     if kind in ("dense", "bool"):
         return _settled(raw, np.asarray(raw.memory()), nulls)
@@ -40,10 +44,8 @@ def to_numpy(raw: _forebay.RawColumn, nulls: Any) -> Any:
 
 
 def _settled(raw: _forebay.RawColumn, values: np.ndarray, nulls: Any) -> Any:
-    """Returns `values`, the elements of the column, with nulls replaced by `nulls` or masked."""
+    """Returns `values`, the elements of a column with nulls. The nulls are replaced by `nulls`, or masked."""
     inside = raw.gaps()
-    if raw.null_count == 0 and inside is None:
-        return values if nulls is RAISE or not _is_mask(nulls) else np.ma.MaskedArray(values)
     gone = np.asarray(raw.nulls())
     missing = np.broadcast_to(gone.reshape(gone.shape + (1,) * (values.ndim - 1)), values.shape)
     if inside is not None:

@@ -154,6 +154,14 @@ impl RawColumn {
         self.shared.as_ref().is_some_and(is_own)
     }
 
+    /// Returns the elements of a `dense` or `bool` column that has no nulls; `None` for any other
+    /// column.
+    fn plain(&self) -> PyResult<Option<Memory>> {
+        let is_array = self.array.as_boolean_opt().is_some() || self.dense().is_some();
+        let is_plain = is_array && self.null_count() == 0 && self.inner_nulls().is_none();
+        is_plain.then(|| self.memory()).transpose()
+    }
+
     /// Returns the elements of a `dense` or `bool` column. The elements of null rows are arbitrary.
     fn memory(&self) -> PyResult<Memory> {
         if let Some(flags) = self.array.as_boolean_opt() {
@@ -197,9 +205,8 @@ impl RawColumn {
     /// Returns one byte per element of a `dense` column of lists: 1 if the element is null, else 0.
     /// `None` if no element is null.
     fn gaps(&self) -> Option<Memory> {
-        self.array.as_fixed_size_list_opt()?;
-        let (values, row) = self.dense()?;
-        let nulls = values.logical_nulls().filter(|n| n.null_count() > 0)?;
+        let nulls = self.inner_nulls()?;
+        let (_, row) = self.dense()?;
         let bytes: Vec<u8> = nulls.iter().map(|valid| u8::from(!valid)).collect();
         let mut shape = vec![self.array.len()];
         shape.extend(row);
@@ -323,6 +330,14 @@ impl RawColumn {
 }
 
 impl RawColumn {
+    /// Returns the null mask of the elements of a `dense` column of lists; `None` if no element is
+    /// null.
+    fn inner_nulls(&self) -> Option<NullBuffer> {
+        let lists = self.array.as_fixed_size_list_opt()?;
+        let nulls = lists.values().logical_nulls();
+        nulls.filter(|nulls| nulls.null_count() > 0)
+    }
+
     fn is_variable(&self) -> bool {
         self.field.extension_type_name() == Some("arrow.variable_shape_tensor")
     }

@@ -6,34 +6,39 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+/// A NumPy type string with the byte order of this machine.
+macro_rules! ordered {
+    ($element:literal) => {
+        if cfg!(target_endian = "big") {
+            concat!(">", $element)
+        } else {
+            concat!("<", $element)
+        }
+    };
+}
+
 /// Returns NumPy's type string for an Arrow type; `None` if NumPy lacks the type.
-pub(crate) fn element(data_type: &DataType) -> Option<String> {
-    let unit = |unit: &TimeUnit| match unit {
-        TimeUnit::Second => "s",
-        TimeUnit::Millisecond => "ms",
-        TimeUnit::Microsecond => "us",
-        TimeUnit::Nanosecond => "ns",
-    };
-    let order = if cfg!(target_endian = "big") {
-        '>'
-    } else {
-        '<'
-    };
+pub(crate) const fn element(data_type: &DataType) -> Option<&'static str> {
     Some(match data_type {
-        DataType::Int8 => "|i1".to_owned(),
-        DataType::UInt8 => "|u1".to_owned(),
-        DataType::Int16 => format!("{order}i2"),
-        DataType::UInt16 => format!("{order}u2"),
-        DataType::Int32 => format!("{order}i4"),
-        DataType::UInt32 => format!("{order}u4"),
-        DataType::Int64 => format!("{order}i8"),
-        DataType::UInt64 => format!("{order}u8"),
-        DataType::Float16 => format!("{order}f2"),
-        DataType::Float32 => format!("{order}f4"),
-        DataType::Float64 => format!("{order}f8"),
-        DataType::Date64 => format!("{order}M8[ms]"),
-        DataType::Timestamp(of, _) => format!("{order}M8[{}]", unit(of)),
-        DataType::Duration(of) => format!("{order}m8[{}]", unit(of)),
+        DataType::Int8 => "|i1",
+        DataType::UInt8 => "|u1",
+        DataType::Int16 => ordered!("i2"),
+        DataType::UInt16 => ordered!("u2"),
+        DataType::Int32 => ordered!("i4"),
+        DataType::UInt32 => ordered!("u4"),
+        DataType::Int64 => ordered!("i8"),
+        DataType::UInt64 => ordered!("u8"),
+        DataType::Float16 => ordered!("f2"),
+        DataType::Float32 => ordered!("f4"),
+        DataType::Float64 => ordered!("f8"),
+        DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _) => ordered!("M8[ms]"),
+        DataType::Timestamp(TimeUnit::Second, _) => ordered!("M8[s]"),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => ordered!("M8[us]"),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => ordered!("M8[ns]"),
+        DataType::Duration(TimeUnit::Second) => ordered!("m8[s]"),
+        DataType::Duration(TimeUnit::Millisecond) => ordered!("m8[ms]"),
+        DataType::Duration(TimeUnit::Microsecond) => ordered!("m8[us]"),
+        DataType::Duration(TimeUnit::Nanosecond) => ordered!("m8[ns]"),
         _ => return None,
     })
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt8Array};
 use arrow::buffer::Buffer;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -20,7 +21,7 @@ pub(crate) struct Memory {
     _owner: ArrayRef,
     address: usize,
     shape: Vec<usize>,
-    element: String,
+    element: &'static str,
     /// The loan that makes a column's memory writable; `None` for read-only memory, and for a
     /// buffer that was created for NumPy only.
     _lent: Option<Arc<Lent>>,
@@ -34,7 +35,7 @@ impl Memory {
         owner: ArrayRef,
         start: *const u8,
         shape: Vec<usize>,
-        element: impl Into<String>,
+        element: &'static str,
         lent: Option<Arc<Lent>>,
     ) -> Self {
         Self {
@@ -43,12 +44,12 @@ impl Memory {
             _owner: owner,
             address: start as usize,
             shape,
-            element: element.into(),
+            element,
         }
     }
 
     /// Creates a writable view of a buffer that was created for NumPy only.
-    pub(crate) fn made(buffer: Buffer, shape: Vec<usize>, element: &str) -> Self {
+    pub(crate) fn made(buffer: Buffer, shape: Vec<usize>, element: &'static str) -> Self {
         let start = buffer.as_ptr();
         let owner = Arc::new(UInt8Array::new(buffer.into(), None));
         Self {
@@ -63,10 +64,10 @@ impl Memory {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
-        interface.set_item("version", 3)?;
-        interface.set_item("shape", PyTuple::new(py, &self.shape)?)?;
-        interface.set_item("typestr", &self.element)?;
-        interface.set_item("data", (self.address, !self.writable))?;
+        interface.set_item(intern!(py, "version"), 3)?;
+        interface.set_item(intern!(py, "shape"), PyTuple::new(py, &self.shape)?)?;
+        interface.set_item(intern!(py, "typestr"), self.element)?;
+        interface.set_item(intern!(py, "data"), (self.address, !self.writable))?;
         Ok(interface)
     }
 }

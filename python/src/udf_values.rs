@@ -190,7 +190,7 @@ fn builder(py: Python<'_>, field: &Field) -> PyResult<Box<dyn Building>> {
         Box::new(Numbers::<T> {
             values: PrimitiveBuilder::new(),
             name: named(field),
-            dtype: element(field.data_type()).unwrap_or_default(),
+            dtype: element(field.data_type()).unwrap_or_default().to_owned(),
         })
     }
     Ok(match field.data_type() {

@@ -32,6 +32,25 @@ const COLUMNS: [&str; 4] = [
 /// row. Parquet statistics cannot exclude rows by `id % 2`, so all rows are read.
 const FILTERS: [(&str, f64); 2] = [("", 1.0), ("WHERE id % 2 = 0", 0.5)];
 
+/// The reading of rows that fit into the memory for later epochs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    EveryEpoch,
+    Once,
+}
+
+impl Reading {
+    /// Numbers of epochs of the two runs that are compared. A run of one epoch does not keep its
+    /// rows, and taking rows from memory is quicker than reading them, so more epochs are needed
+    /// for a difference that can be measured.
+    const fn epochs(self) -> [u64; 2] {
+        match self {
+            Self::EveryEpoch => [1, 5],
+            Self::Once => [2, 22],
+        }
+    }
+}
+
 /// Files of the generated tables: one for each writable format, with the format's name.
 pub(super) struct Tables {
     of: Vec<(&'static str, PathBuf)>,
@@ -72,13 +91,19 @@ impl Tables {
         let mut scans = BTreeMap::new();
         for (format, path) in &self.of {
             let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
+            let kept = match *format {
+                // Files that are mapped into memory are read in place in every epoch.
+                "ARROW" => None,
+                _ => Some(scan(&from, "", Reading::Once, effort).await?),
+            };
+            let within = "SHUFFLE WITHIN 20000 ROWS";
             let cost = ScanCost {
-                stored: scan(&from, "", effort).await?,
-                within: scan(&from, "SHUFFLE WITHIN 20000 ROWS", effort).await?,
-                // The measured time covers only the epochs after the first. If a run reads the
-                // source only once, in the first epoch, the time does not include the reading.
-                globally: scan(&from, "SHUFFLE GLOBALLY", effort).await?,
-                read_once: *format != "ARROW",
+                stored: scan(&from, "", Reading::EveryEpoch, effort).await?,
+                within: scan(&from, within, Reading::EveryEpoch, effort).await?,
+                // A global shuffle reads text and Parquet once, in the first epoch. Its measured
+                // time covers only the later epochs, and so taking rows from memory.
+                globally: scan(&from, "SHUFFLE GLOBALLY", Reading::EveryEpoch, effort).await?,
+                kept,
             };
             scans.insert((*format).to_owned(), cost);
         }
@@ -91,7 +116,7 @@ impl Tables {
         for (ps, rows) in ps.iter_mut().zip([SMALL, LARGE]) {
             let from = quoted(&self.parquet);
             let sql = format!("SELECT {} FROM parquet('{from}') BATCH {rows}", COLUMNS[1]);
-            *ps = time(&sql, effort).await?.ps;
+            *ps = time(&sql, Reading::EveryEpoch, effort).await?.ps;
         }
         let [small, large] = ps;
         Ok(((small - large).max(0.0) / (1.0 / SMALL as f64 - 1.0 / LARGE as f64)) as u64)
@@ -100,12 +125,12 @@ impl Tables {
 
 /// Measures the cost of reading the table function call `from` under the SHUFFLE clause `order`; an
 /// empty `order` means the stored order.
-async fn scan(from: &str, order: &str, effort: Effort) -> Result<OpCost> {
+async fn scan(from: &str, order: &str, reading: Reading, effort: Effort) -> Result<OpCost> {
     let mut measured = Vec::new();
     for columns in COLUMNS {
         for (filter, kept) in FILTERS {
             let sql = format!("SELECT {columns} FROM {from} {filter} {order} BATCH {LARGE}");
-            let mut row = time(&sql, effort).await?;
+            let mut row = time(&sql, reading, effort).await?;
             row.ps *= kept;
             measured.push(row);
         }
@@ -126,37 +151,36 @@ pub(super) async fn folders(
     let mut measured = Vec::new();
     for folder in folders {
         let sql = format!("SELECT image FROM images('{}')", quoted(folder));
-        measured.push(time(&sql, effort).await?);
+        measured.push(time(&sql, Reading::EveryEpoch, effort).await?);
     }
     Ok(fit(&measured))
 }
 
-/// Measures the time and the bytes per row of a query. The time of one epoch is subtracted from the
-/// time of several, so that planning and start-up cancel out. The time is CPU time, since the time
+/// Measures the time and the bytes per row of a query. The time of few epochs is subtracted from the
+/// time of more, so that planning and start-up cancel out. The time is CPU time, since the time
 /// that threads wait for each other grows with the load of the machine.
-async fn time(sql: &str, effort: Effort) -> Result<Measured> {
-    /// Number of epochs in the longer of the two runs that are compared.
-    const EPOCHS: u64 = 5;
+async fn time(sql: &str, reading: Reading, effort: Effort) -> Result<Measured> {
     /// Assumed relative difference between two timings of one query.
     const NOISE: f64 = 0.03;
+    let [few, more] = reading.epochs();
     let mut fastest = [f64::INFINITY; 2];
     let mut read = DeliveredRows::default();
     for _ in 0..effort.runs(RUNS) {
-        for (fastest, epochs) in fastest.iter_mut().zip([1, EPOCHS]) {
+        for (fastest, epochs) in fastest.iter_mut().zip([few, more]) {
             let start = cpu_time();
-            read = run(sql, epochs).await?;
+            read = run(sql, reading, epochs).await?;
             let taken = cpu_time().saturating_sub(start);
             *fastest = fastest.min(taken.as_nanos() as f64 * 1000.0);
         }
     }
     let rows = read.rows.max(1) as f64;
     let each = read.bytes as f64 / rows;
-    let [one, all] = fastest;
+    let [short, long] = fastest;
     Ok(Measured {
         read: each,
         written: each,
-        ps: ((all - one) * EPOCHS as f64 / ((EPOCHS - 1) as f64 * rows)).max(0.0),
-        doubt: all * NOISE / (EPOCHS as f64 * rows),
+        ps: ((long - short) * more as f64 / ((more - few) as f64 * rows)).max(0.0),
+        doubt: long * NOISE / (more as f64 * rows),
     })
 }
 
@@ -167,7 +191,7 @@ struct DeliveredRows {
     bytes: usize,
 }
 
-async fn run(sql: &str, epochs: u64) -> Result<DeliveredRows> {
+async fn run(sql: &str, reading: Reading, epochs: u64) -> Result<DeliveredRows> {
     let session = Session::new();
     let names = session.load(sql).await?;
     let name = names.first().map_or("query", String::as_str);
@@ -175,7 +199,7 @@ async fn run(sql: &str, epochs: u64) -> Result<DeliveredRows> {
         threads: Some(1),
         epochs: Some(epochs),
         internals: RunInternals {
-            is_reread: true,
+            is_reread: reading == Reading::EveryEpoch,
             ..RunInternals::default()
         },
         ..RunConfig::default()

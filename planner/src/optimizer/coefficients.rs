@@ -77,10 +77,10 @@ pub struct ScanCost {
     pub within: OpCost,
     /// Cost when rows are shuffled globally.
     pub globally: OpCost,
-    /// True if rows of the source are read once where they fit into the memory that keeps them for later
-    /// epochs. Each epoch then costs `globally`, which is the cost of taking rows from memory, and a share
-    /// of `stored`.
-    pub read_once: bool,
+    /// Cost of taking rows in stored order from the memory that keeps them for later epochs; `None` if
+    /// every epoch reads the source again. Where rows are kept, an epoch that shuffles them costs
+    /// `globally`, and each epoch a share of `stored`, which is paid once.
+    pub kept: Option<OpCost>,
 }
 
 impl ScanCost {
@@ -90,7 +90,7 @@ impl ScanCost {
             stored: cost,
             within: cost,
             globally: cost,
-            read_once: false,
+            kept: None,
         }
     }
 
@@ -98,15 +98,15 @@ impl ScanCost {
     /// SHUFFLE clause, `None` for stored order; `bytes` is the size of the stored rows if it is known,
     /// which stands for what they take in memory.
     pub fn each(&self, shuffle: Option<ShuffleWindow>, epochs: u64, bytes: Option<u64>) -> OpCost {
-        let is_kept = bytes.is_some_and(|bytes| bytes <= KEPT_BYTES) && epochs > 1;
-        let is_global = shuffle == Some(ShuffleWindow::Global);
-        match shuffle {
-            _ if self.read_once && (is_global || is_kept) => {
-                self.globally.and(self.stored.over(epochs))
-            }
-            None => self.stored,
-            Some(ShuffleWindow::Rows(_)) => self.within,
-            Some(ShuffleWindow::Global) => self.globally,
+        let fits = bytes.is_some_and(|bytes| bytes <= KEPT_BYTES) && epochs > 1;
+        let once = self.stored.over(epochs);
+        match (shuffle, self.kept) {
+            (None, Some(kept)) if fits => kept.and(once),
+            (Some(ShuffleWindow::Rows(_)), Some(_)) if fits => self.globally.and(once),
+            (Some(ShuffleWindow::Global), Some(_)) => self.globally.and(once),
+            (None, _) => self.stored,
+            (Some(ShuffleWindow::Rows(_)), _) => self.within,
+            (Some(ShuffleWindow::Global), None) => self.globally,
         }
     }
 }
@@ -269,12 +269,12 @@ mod tests {
             stored: price(100),
             within: price(120),
             globally: price(10),
-            read_once: true,
+            kept: Some(price(2)),
         };
         let within = Some(ShuffleWindow::Rows(NonZeroU64::MIN));
         let global = Some(ShuffleWindow::Global);
         for (order, bytes, epochs, expected) in [
-            (None, Some(KEPT_BYTES), 10, 20),
+            (None, Some(KEPT_BYTES), 10, 12),
             (within, Some(KEPT_BYTES), 10, 20),
             (global, None, 10, 20),
             (None, Some(KEPT_BYTES + 1), 10, 100),
@@ -285,7 +285,7 @@ mod tests {
             let each = scan.each(order, epochs, bytes);
             assert_eq!(each, price(expected), "{order:?}, {bytes:?}, {epochs}");
         }
-        scan.read_once = false;
+        scan.kept = None;
         assert_eq!(scan.each(within, 10, Some(1)), price(120));
         assert_eq!(scan.each(global, 10, Some(1)), price(10));
     }
