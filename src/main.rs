@@ -10,7 +10,7 @@ fn main() -> ExitCode {
 }
 
 /// Tunes glibc's allocator: the memory of large images returns to the system when freed, the memory
-/// of table columns is reused, and small buffers share two arenas.
+/// of table columns is reused, and small buffers share three arenas.
 ///
 /// By default, glibc raises its threshold for large blocks up to 32 MiB, and freed buffers below
 /// the threshold then fragment the heap. By default, glibc also returns the top of the heap to the
@@ -23,9 +23,9 @@ fn limit_heap_growth() {
         /// freed. The columns of most batches are smaller, and nearly all decoded photos are
         /// larger.
         const THRESHOLD: libc::c_int = 2 << 20;
-        /// Maximum number of malloc arenas: about one for the reading threads and one for the
-        /// computing threads.
-        const ARENAS: libc::c_int = 2;
+        /// Maximum number of malloc arenas: about one for the threads that read, one for those that
+        /// compute, and one for the others. With more, the memory for images grows.
+        const ARENAS: libc::c_int = 3;
         /// Number of free bytes at the top of the heap that are not returned to the system. The
         /// columns of the batches in flight take less.
         const KEPT: libc::c_int = 64 << 20;

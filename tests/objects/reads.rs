@@ -189,6 +189,30 @@ async fn text_is_read_once_to_open_it_and_once_an_epoch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn splits_of_a_window_are_read_beside_each_other() {
+    let (_root, server) = bucket(|folder| {
+        fs::create_dir(folder.join("t")).unwrap();
+        for file in 0..4 {
+            let rows = (1000 * file..1000 * (file + 1)).map(|n| format!("{n}\n"));
+            let text = rows.collect::<String>();
+            fs::write(folder.join(format!("t/{file}.csv")), format!("id\n{text}")).unwrap();
+        }
+    });
+    let session = server.session();
+    let sql = "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 's3://bucket/t';
+        CREATE PIPELINE p AS SELECT id FROM t SHUFFLE GLOBALLY BATCH 100 OPTIONS (optimize = 'off')";
+    session.load(sql).await.unwrap();
+    server.hold();
+    let mut run = session.run("p", RunConfig::default()).await.unwrap();
+    let mut rows = 0;
+    while let Some(batch) = run.next().await {
+        rows += batch.unwrap().batch.num_rows();
+    }
+    assert_eq!(rows, 4000);
+    assert!(server.have_met());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn later_epochs_read_nothing_that_fits_into_memory() {
     let (root, server) = bucket(|folder| {
         fs::create_dir(folder.join("t")).unwrap();

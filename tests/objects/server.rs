@@ -22,6 +22,7 @@ use s3s::{Body, S3, S3Request, S3Response, S3Result, dto, s3_error};
 use s3s_fs::FileSystem;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::sync::Barrier;
 
 /// The only credentials that the server accepts.
 pub(crate) const KEY: &str = "test-access-key";
@@ -44,6 +45,8 @@ struct State {
     faults: AtomicU64,
     requests: AtomicU64,
     seen: Mutex<Vec<Seen>>,
+    /// Where a read of an object waits for another one; `None` once they have met.
+    meeting: Mutex<Option<Arc<Barrier>>>,
     /// Held while an object is written: `s3s-fs` checks the condition of a put and writes in two
     /// steps.
     writing: tokio::sync::Mutex<()>,
@@ -76,6 +79,7 @@ impl Server {
             faults: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             seen: Mutex::default(),
+            meeting: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -99,6 +103,16 @@ impl Server {
     /// Has this percentage of requests fail.
     pub(crate) fn fail(&self, percent: u64) {
         self.state.faults.store(percent, Ordering::Relaxed);
+    }
+
+    /// Holds the next read of an object until another one comes beside it.
+    pub(crate) fn hold(&self) {
+        *self.state.meeting.lock().unwrap() = Some(Arc::new(Barrier::new(2)));
+    }
+
+    /// True if no read is held, because two of them came beside each other.
+    pub(crate) fn have_met(&self) -> bool {
+        self.state.meeting.lock().unwrap().is_none()
     }
 
     /// Returns the requests since the last call.
@@ -202,6 +216,18 @@ impl State {
         })
     }
 
+    /// Waits for another read, if one shall be waited for. A read that stays alone goes on after a
+    /// while, so that a test fails and does not hang.
+    async fn meet(&self) {
+        const ALONE: Duration = Duration::from_secs(10);
+        let meeting = self.meeting.lock().unwrap().clone();
+        if let Some(meeting) = meeting
+            && tokio::time::timeout(ALONE, meeting.wait()).await.is_ok()
+        {
+            *self.meeting.lock().unwrap() = None;
+        }
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, s3s::HttpError> {
         let method = request.method().clone();
         let path = request.uri().path().trim_start_matches('/').to_owned();
@@ -221,6 +247,9 @@ impl State {
             is_fault: false,
             method: method.clone(),
         };
+        if method == Method::GET && !seen.is_list {
+            self.meet().await;
+        }
         let fault = self.fault(&method);
         seen.is_fault = fault.is_some();
         let refused = |status: u16, code: &str| {

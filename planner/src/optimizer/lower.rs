@@ -12,9 +12,11 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{DFSchema, Result, internal_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, TableSource};
+use forebay_udfs::image::calls_decode_regions;
 
 use super::arena::{Arena, ScanSpec};
 use super::chain::chain;
+use super::decoding::decoded_percent;
 use super::ids::ScanId;
 use super::slots::{Slot, SlotSet};
 use super::spec::OpKind;
@@ -57,6 +59,7 @@ pub(crate) fn lower(
         arena,
         failing,
         shuffle: clauses.shuffle,
+        decoded: decoded_percent(clauses.options.index, epochs),
         epochs,
         known,
     };
@@ -100,6 +103,8 @@ struct TreeLowering<'a> {
     failing: SlotSet,
     /// The SHUFFLE clause, on which the price of a scan depends; `None` for stored order.
     shuffle: Option<ShuffleWindow>,
+    /// Cost of decoding the part of a photo that a crop needs, in percent of that of the photo.
+    decoded: u64,
     /// Number of epochs over which the cost of a plan is summed.
     epochs: u64,
     /// Statistics of sources, by scan number, from an earlier choice of a plan.
@@ -273,6 +278,7 @@ impl TreeLowering<'_> {
             let expr = self.arena.over_slots(&named.expr, &columns, &below)?;
             let steps = chain(expr, self.arena.name(slot))?;
             let alone = steps.len() == 1;
+            let mut is_part = calls_decode_regions(steps.iter().map(|step| &step.expr));
             for step in steps {
                 // Within a chain of several operators, the slot has intermediate types, which no
                 // schema contains. But such a chain has only image functions, whose fallibility
@@ -287,7 +293,11 @@ impl TreeLowering<'_> {
                 if can_fail || self.reads_failing(&reads) {
                     self.failing.insert(slot);
                 }
-                let param = self.arena.row(slot, step.expr, can_fail);
+                let mut param = self.arena.row(slot, step.expr, can_fail);
+                // The first call of the chain decodes.
+                if std::mem::take(&mut is_part) {
+                    param = self.arena.decoding_part(param, self.decoded);
+                }
                 operators.push(LoweredOp {
                     param: if step.pinned {
                         self.arena.pin(param)

@@ -19,6 +19,7 @@
 //! | `always_rules` | the rules that never make a plan worse, applied before the search |
 //! | `initial_order` | a good order of operators, from which the search also starts |
 //! | `lang`, `plan_fact`, `facts` | terms, and facts about the rows of a class |
+//! | `decoding` | the cost of decoding parts of photos |
 //! | `log2`, `estimate` | estimates of rows and bytes |
 //! | `graph`, `matches`, `saturate` | the e-graph, the matches of rules in it, and its saturation |
 //! | [`profile`](mod@profile) | sizes and selectivities measured on a few rows |
@@ -38,6 +39,7 @@ pub mod coefficients;
 pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod cost;
+mod decoding;
 pub(crate) mod estimate;
 pub mod explain;
 pub(crate) mod extract;

@@ -27,6 +27,7 @@ impl Arena {
             pinned: forebay_udfs::is_volatile(&expr),
             algebra: algebra(&expr),
             cost: cost_of(&expr, &self.prices),
+            percent: 100,
             kind: OpKind::Row {
                 slot,
                 expr: Box::new(expr),
@@ -47,6 +48,7 @@ impl Arena {
             pinned: forebay_udfs::is_volatile(&predicate),
             algebra: algebra(&predicate),
             cost: cost_of(&predicate, &self.prices),
+            percent: 100,
             kind: OpKind::Filter {
                 predicate: Box::new(predicate),
             },
@@ -90,6 +92,7 @@ impl Arena {
             algebra: Algebra::Opaque,
             // A combined operator is priced as the sum of its members, so it has no cost besides.
             cost: FunctionCost::default(),
+            percent: 100,
             kind: if is_row {
                 OpKind::Rows(members)
             } else {
@@ -179,6 +182,7 @@ impl Arena {
                 ps_per_row: 1_000,
                 ..OpCost::default()
             }),
+            percent: 100,
         })
     }
 }

@@ -145,6 +145,9 @@ pub struct OpSpec {
     pub algebra: Algebra,
     /// The cost of the operator's expression.
     pub cost: FunctionCost,
+    /// Percentage of the expression's price that `cost` is: less than 100 for a decoding of which a
+    /// crop needs only a part.
+    pub percent: u64,
 }
 
 impl OpSpec {

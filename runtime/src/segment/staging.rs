@@ -1,20 +1,21 @@
 //! Staging: reads the splits of a window, and holds or spills their rows.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryLimit;
+use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use futures::{FutureExt, StreamExt};
 
 use super::context::{Env, SegmentContext};
 use super::split_cache::CachedSplit;
 use super::window::{Staged, StagedSplit, Window};
 use crate::order::row_bitmap::RowBitmap;
 use crate::order::{SnapshotSplit, WindowSplits};
-use crate::prefetch::prefetched_in;
+use crate::prefetch::{ahead, prefetched_in};
 use crate::record_batch::batch_bytes;
 use crate::source::{Access, Scan, StoredRows};
 use crate::stage::{RowStage, compacted};
@@ -55,12 +56,15 @@ pub(crate) async fn stage_splits(
     let schema = Arc::new(source.schema().project(&reader.reads[scan].projection)?);
     let mut stage = RowStage::new(schema, &env.memory, Arc::clone(&env.spill));
     let mut splits = Vec::new();
-    let mut reads = stream::iter(wanted)
-        .map(|index| begin(context, scan, index).map(move |read| (index, read)))
-        .buffered(env.in_flight.max(1));
-    while let Some((split, read)) = reads.next().await {
+    let begin = {
+        let context = context.clone();
+        move |index| begin(context.clone(), scan, index)
+    };
+    let mut reads = pin!(ahead(stream::iter(wanted), env.in_flight, begin, Err));
+    while let Some(read) = reads.next().await {
+        let (split, read) = read?;
         let base = stage.rows();
-        let kept = match read? {
+        let kept = match read {
             SplitRead::Cached(rows) => {
                 for batch in rows.batches {
                     push(context, &mut stage, batch)?;
@@ -98,10 +102,10 @@ enum SplitRead {
 }
 
 /// Finds the rows of the split with index `index` in the job's cache, or begins to read them.
-async fn begin(context: &SegmentContext, scan: usize, index: u32) -> Result<SplitRead> {
+async fn begin(context: SegmentContext, scan: usize, index: u32) -> Result<(u32, SplitRead)> {
     let SegmentContext {
         data, reader, env, ..
-    } = context;
+    } = &context;
     let split = data.snapshot.splits[index as usize];
     let (file, of_file) = (
         data.snapshot.file_in_source(split.file) as usize,
@@ -112,7 +116,7 @@ async fn begin(context: &SegmentContext, scan: usize, index: u32) -> Result<Spli
     if let Some(rows) = cache.and_then(|cache| cache.get(index)) {
         // A changed file is an error, whatever fits into memory.
         source.check_split(file, of_file).await?;
-        return Ok(SplitRead::Cached(rows));
+        return Ok((index, SplitRead::Cached(rows)));
     }
     let read = &reader.reads[scan];
     let request = Scan {
@@ -123,7 +127,7 @@ async fn begin(context: &SegmentContext, scan: usize, index: u32) -> Result<Spli
     let rows = source.read_split(file, of_file, &request);
     let rows = rows.map(move |stored| split_rows(stored?, &split)).boxed();
     let rows = prefetched_in(rows, BATCHES_AHEAD, &env.ahead, SplitRows::bytes);
-    Ok(SplitRead::Stored(rows))
+    Ok((index, SplitRead::Stored(rows)))
 }
 
 /// Stages `rows`, all rows that are read of the split with index `index`. Returns their offsets, or

@@ -34,8 +34,8 @@ pub use header::ImageHeader;
 pub use pixels::MAX_PIXELS;
 pub use program::ImageProgram;
 pub use rewrite::{
-    crop, decode_luma, decodes_regions, facts_of_call, is_written_out, normalize, resize,
-    work_of_call,
+    calls_decode_regions, crop, decode_luma, decodes_regions, facts_of_call, is_written_out,
+    normalize, resize, work_of_call,
 };
 pub use split::{SplitChain, split_widening};
 pub use values::{Decoding, Interpolation, Mode};

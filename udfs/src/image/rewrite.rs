@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, ScalarUDF, lit};
 use super::call::{ImageCall, Rectangle};
 use super::fuse::{op_of, stage};
 use super::program::ImageProgram;
-use super::stage::rectangle_read;
+use super::stage::{ProgramStage, rectangle_read};
 use super::udf::ImageUdf;
 use super::values::Interpolation;
 use crate::args::MAX_SIDE;
@@ -99,23 +99,32 @@ pub fn is_written_out(call: &ScalarFunction) -> bool {
 /// True if a program in `expr` decodes only the parts of photos that it reads, for which
 /// [seek indexes](crate::seek_index_store) are of use.
 pub fn decodes_regions(expr: &Expr) -> bool {
-    // No crop is larger than this. The draws do not matter.
-    const SIZE: (usize, usize) = (MAX_SIDE, MAX_SIDE);
     let decodes = |expr: &Expr| {
         let Expr::ScalarFunction(call) = expr else {
             return false;
         };
         let program = call.func.inner().downcast_ref::<ImageProgram>();
-        program.is_some_and(|program| match program.stages() {
-            [first, rest @ ..] => {
-                let reads = || rectangle_read(rest, SIZE, |_| Draws::new(0, 0, 0, 0));
-                let call = first.op.call();
-                matches!(call, ImageCall::Decode(of) if !of.is_strict) && reads().is_some()
-            }
-            [] => false,
-        })
+        program.is_some_and(|program| decode_a_region(program.stages()))
     };
     expr.exists(|expr| Ok(decodes(expr))).unwrap_or(false)
+}
+
+/// True if a program of `calls`, each of which is applied to the result of the one before it,
+/// decodes only the parts of photos that it reads.
+pub fn calls_decode_regions<'e>(calls: impl Iterator<Item = &'e Expr>) -> bool {
+    let stages = calls.map_while(stage).map(|(stage, _)| stage);
+    decode_a_region(&stages.collect::<Vec<_>>())
+}
+
+/// True if a program of `stages` decodes only the parts of photos that it reads.
+fn decode_a_region(stages: &[ProgramStage]) -> bool {
+    // No crop is larger than this. The draws do not matter.
+    const SIZE: (usize, usize) = (MAX_SIDE, MAX_SIDE);
+    let [first, rest @ ..] = stages else {
+        return false;
+    };
+    matches!(first.op.call(), ImageCall::Decode(of) if !of.is_strict)
+        && rectangle_read(rest, SIZE, |_| Draws::new(0, 0, 0, 0)).is_some()
 }
 
 #[cfg(test)]

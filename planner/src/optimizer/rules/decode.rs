@@ -68,7 +68,8 @@ fn gray_into(arena: &mut Arena, site: Site) -> Option<Verdict> {
     let (OpKind::Row { slot, .. }, fallible) = (&f.kind, d.fallible) else {
         return None;
     };
-    let slot = *slot;
+    let (slot, percent) = (*slot, d.percent);
     let luma = decode_luma(d.first_argument()?.clone())?;
-    Some(Ok(vec![arena.row(slot, luma, fallible)]))
+    let luma = arena.row(slot, luma, fallible);
+    Some(Ok(vec![arena.decoding_part(luma, percent)]))
 }

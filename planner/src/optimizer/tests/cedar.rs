@@ -162,6 +162,7 @@ fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
                 ps_per_value_in: (ms * 1e9 / (read * 1e3)).round() as u64,
                 ..OpCost::default()
             }),
+            percent: 100,
         });
         let growth = Log2((libm::log2(written / read) * 1024.0).round() as i32);
         profile.growth.insert(param, growth);

@@ -216,6 +216,7 @@ impl World {
                 ps_per_value_in: cost[1],
                 ps_per_value_out: cost[2],
             }),
+            percent: 100,
             kind,
         };
         slots.extend(writes.iter().map(|&(slot, _)| slot));
