@@ -2,7 +2,7 @@
 //!
 //! | What runs ahead | Mechanism |
 //! |---|---|
-//! | segments and windows, in order | [`ahead`] |
+//! | segments, windows, and the splits of a window, in order | [`ahead`] |
 //! | segments that an engine computes | [`prefetched`] |
 //! | batches of one split | [`prefetched_in`], with room that the splits of a job share |
 //! | the rows of one window, which several segments share | [`LazyWindow`](crate::segment::LazyWindow) |

@@ -32,10 +32,12 @@ const COLUMNS: [&str; 4] = [
 /// row. Parquet statistics cannot exclude rows by `id % 2`, so all rows are read.
 const FILTERS: [(&str, f64); 2] = [("", 1.0), ("WHERE id % 2 = 0", 0.5)];
 
-/// The reading of rows that fit into the memory for later epochs.
+/// The epochs that read rows which fit into the memory for later epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
+    /// Each epoch reads the rows.
     EveryEpoch,
+    /// The first epoch reads the rows, and later ones take them from memory.
     Once,
 }
 
@@ -100,8 +102,8 @@ impl Tables {
             let cost = ScanCost {
                 stored: scan(&from, "", Reading::EveryEpoch, effort).await?,
                 within: scan(&from, within, Reading::EveryEpoch, effort).await?,
-                // A global shuffle reads text and Parquet once, in the first epoch. Its measured
-                // time covers only the later epochs, and so taking rows from memory.
+                // A global shuffle reads all formats but Arrow once, in the first epoch. Its
+                // measured time covers only the later epochs, that is, taking rows from memory.
                 globally: scan(&from, "SHUFFLE GLOBALLY", Reading::EveryEpoch, effort).await?,
                 kept,
             };

@@ -22,7 +22,7 @@ use s3s::{Body, S3, S3Request, S3Response, S3Result, dto, s3_error};
 use s3s_fs::FileSystem;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::Barrier;
+use tokio::sync::watch;
 
 /// The only credentials that the server accepts.
 pub(crate) const KEY: &str = "test-access-key";
@@ -45,11 +45,21 @@ struct State {
     faults: AtomicU64,
     requests: AtomicU64,
     seen: Mutex<Vec<Seen>>,
-    /// Where a read of an object waits for another one; `None` once they have met.
-    meeting: Mutex<Option<Arc<Barrier>>>,
+    meeting: watch::Sender<Meeting>,
     /// Held while an object is written: `s3s-fs` checks the condition of a put and writes in two
     /// steps.
     writing: tokio::sync::Mutex<()>,
+}
+
+/// Two reads of objects that shall come beside each other.
+#[derive(Debug, Default)]
+struct Meeting {
+    /// True if reads are held.
+    is_held: bool,
+    /// True if a read waits for another one.
+    is_awaited: bool,
+    /// True if another read has come while one was waiting.
+    is_met: bool,
 }
 
 /// A request that the server answered.
@@ -79,7 +89,7 @@ impl Server {
             faults: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             seen: Mutex::default(),
-            meeting: Mutex::default(),
+            meeting: watch::Sender::default(),
             writing: tokio::sync::Mutex::default(),
         });
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -107,12 +117,15 @@ impl Server {
 
     /// Holds the next read of an object until another one comes beside it.
     pub(crate) fn hold(&self) {
-        *self.state.meeting.lock().unwrap() = Some(Arc::new(Barrier::new(2)));
+        self.state.meeting.send_replace(Meeting {
+            is_held: true,
+            ..Meeting::default()
+        });
     }
 
-    /// True if no read is held, because two of them came beside each other.
+    /// True if a read came while the held one was waiting.
     pub(crate) fn have_met(&self) -> bool {
-        self.state.meeting.lock().unwrap().is_none()
+        self.state.meeting.borrow().is_met
     }
 
     /// Returns the requests since the last call.
@@ -216,15 +229,22 @@ impl State {
         })
     }
 
-    /// Waits for another read, if one shall be waited for. A read that stays alone goes on after a
-    /// while, so that a test fails and does not hang.
+    /// Waits for another read, if reads are held. A read that stays alone goes on after a while, so
+    /// that a test fails and does not hang, and no other read is held.
     async fn meet(&self) {
         const ALONE: Duration = Duration::from_secs(10);
-        let meeting = self.meeting.lock().unwrap().clone();
-        if let Some(meeting) = meeting
-            && tokio::time::timeout(ALONE, meeting.wait()).await.is_ok()
-        {
-            *self.meeting.lock().unwrap() = None;
+        let mut changes = self.meeting.subscribe();
+        self.meeting.send_if_modified(|meeting| {
+            let comes_second = meeting.is_held && meeting.is_awaited;
+            if comes_second {
+                (meeting.is_held, meeting.is_met) = (false, true);
+            }
+            meeting.is_awaited |= meeting.is_held;
+            comes_second
+        });
+        let met = changes.wait_for(|meeting| !meeting.is_held);
+        if tokio::time::timeout(ALONE, met).await.is_err() {
+            self.meeting.send_modify(|meeting| meeting.is_held = false);
         }
     }
 

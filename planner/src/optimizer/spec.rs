@@ -127,8 +127,8 @@ impl OpKind {
 pub struct OpSpec {
     /// The kind of operator.
     pub kind: OpKind,
-    /// The operator's text in EXPLAIN. Two operators of one plan are equal if their texts are
-    /// equal.
+    /// The operator's text in EXPLAIN. Two operators of one plan are equal, but for their cost, if
+    /// their texts are equal.
     pub text: String,
     /// Slots that the operator reads.
     pub reads: SlotSet,

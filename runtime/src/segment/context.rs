@@ -36,7 +36,7 @@ pub(crate) struct Env {
     /// DataFusion context of fragments.
     pub ctx: Arc<TaskContext>,
     /// Limit that applies separately to the number of segments computed concurrently, of segments
-    /// read ahead, and of splits read concurrently.
+    /// read ahead, and of splits read concurrently for a window.
     pub in_flight: usize,
     /// Approximate output size of a segment, in bytes.
     pub segment_bytes: u64,
