@@ -10,8 +10,7 @@ use super::ids::ParamId;
 use crate::clauses::SeekIndexing;
 
 /// Cost of decoding the regions of `random_resized_crop` in photos of ImageNet, in percent of that
-/// of whole photos: without seek indexes (`benches/README.md`, "Decoding": 1.34 / 1.76), and with
-/// them, which save a fifth of it.
+/// of whole photos: without seek indexes, and with them (`benches/README.md`, "Decoding").
 const REGION: u64 = 76;
 const INDEXED_REGION: u64 = 61;
 
