@@ -94,7 +94,8 @@ impl Tables {
         for (format, path) in &self.of {
             let from = format!("{}('{}')", format.to_lowercase(), quoted(path));
             let kept = match *format {
-                // Files that are mapped into memory are read in place in every epoch.
+                // Rows of Arrow files are kept, too, but priced as if every epoch read them, which costs
+                // little more (`docs/internals.md`, "Calibration").
                 "ARROW" => None,
                 _ => Some(scan(&from, "", Reading::Once, effort).await?),
             };
@@ -102,8 +103,8 @@ impl Tables {
             let cost = ScanCost {
                 stored: scan(&from, "", Reading::EveryEpoch, effort).await?,
                 within: scan(&from, within, Reading::EveryEpoch, effort).await?,
-                // A global shuffle reads all formats but Arrow once, in the first epoch. Its
-                // measured time covers only the later epochs, that is, taking rows from memory.
+                // A global shuffle reads the source once, in the first epoch. Its measured time
+                // covers only the later epochs, that is, taking rows from memory.
                 globally: scan(&from, "SHUFFLE GLOBALLY", Reading::EveryEpoch, effort).await?,
                 kept,
             };

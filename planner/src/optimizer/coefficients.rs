@@ -78,7 +78,7 @@ pub struct ScanCost {
     /// Cost when rows are shuffled globally.
     pub globally: OpCost,
     /// Cost of taking rows in stored order from the memory that keeps them for later epochs; `None` if
-    /// every epoch reads the source again. Where rows are kept, an epoch that shuffles them costs
+    /// the source is priced as if every epoch read it. Where rows are kept, an epoch that shuffles them costs
     /// `globally`, and each epoch a share of `stored`, which is paid once.
     pub kept: Option<OpCost>,
 }

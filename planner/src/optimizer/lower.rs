@@ -278,8 +278,8 @@ impl TreeLowering<'_> {
             let expr = self.arena.over_slots(&named.expr, &columns, &below)?;
             let steps = chain(expr, self.arena.name(slot))?;
             let alone = steps.len() == 1;
-            let mut is_part = calls_decode_regions(steps.iter().map(|step| &step.expr));
-            for step in steps {
+            let is_part = calls_decode_regions(steps.iter().map(|step| &step.expr));
+            for (link, step) in steps.into_iter().enumerate() {
                 // Within a chain of several operators, the slot has intermediate types, which no
                 // schema contains. But such a chain has only image functions, whose fallibility
                 // does not depend on a schema.
@@ -295,7 +295,7 @@ impl TreeLowering<'_> {
                 }
                 let mut param = self.arena.row(slot, step.expr, can_fail);
                 // The first call of the chain decodes.
-                if std::mem::take(&mut is_part) {
+                if is_part && link == 0 {
                     param = self.arena.decoding_part(param, self.decoded);
                 }
                 operators.push(LoweredOp {
