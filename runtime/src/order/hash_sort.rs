@@ -9,6 +9,9 @@ const BUCKET_KEYS: usize = 2048;
 /// More buckets than this would make a chunk's part of each bucket shorter than a few cache lines.
 const MAX_BUCKET_BITS: u32 = 11;
 
+/// Number of keys up to which insertion sort is quickest.
+const MAX_INSERTED_KEYS: u32 = 20;
+
 /// A key that begins with a hash.
 pub(super) trait HashKey: Copy + Default + Ord + Send + Sync {
     /// Returns the `bits` bits that follow the highest `skipped` ones.
@@ -70,10 +73,10 @@ pub(super) fn sort<C: Sync, K: HashKey, R: Copy + Default + Send>(
                 keys.extend_from_slice(&of.keys[of.range(bucket)]);
             }
             let part_bits = (keys.len() + 1).ilog2();
-            parts.fill(keys, bits, part_bits);
-            for part in 0..1 << part_bits {
-                let part = parts.range(part);
-                parts.keys[part].sort_unstable();
+            if parts.fill(keys, bits, part_bits) <= MAX_INSERTED_KEYS {
+                insertion_sort(&mut parts.keys);
+            } else {
+                parts.keys.sort_unstable();
             }
             settle(&mut parts.keys);
             for (row, &key) in sorted.iter_mut().zip(&parts.keys) {
@@ -94,8 +97,8 @@ struct Buckets<K> {
 
 impl<K: HashKey> Buckets<K> {
     /// Replaces the keys with `keys`, distributed by the `bits` bits that follow the highest `skipped`
-    /// ones.
-    fn fill(&mut self, keys: &[K], skipped: u32, bits: u32) {
+    /// ones. Returns the number of keys in the largest bucket.
+    fn fill(&mut self, keys: &[K], skipped: u32, bits: u32) -> u32 {
         let bucket = |key: K| key.digits(skipped, bits);
         let starts = &mut self.ends;
         starts.clear();
@@ -103,9 +106,11 @@ impl<K: HashKey> Buckets<K> {
         for &key in keys {
             starts[bucket(key)] += 1;
         }
-        let mut before = 0;
+        let (mut before, mut largest) = (0, 0);
         for start in &mut *starts {
-            before += std::mem::replace(start, before);
+            let keys = std::mem::replace(start, before);
+            before += keys;
+            largest = largest.max(keys);
         }
         self.keys.clear();
         self.keys.resize(keys.len(), K::default());
@@ -115,12 +120,27 @@ impl<K: HashKey> Buckets<K> {
             self.keys[*next as usize] = key;
             *next += 1;
         }
+        largest
     }
 
     /// Returns the indices of the keys of a bucket.
     fn range(&self, bucket: usize) -> Range<usize> {
         let start = bucket.checked_sub(1).map_or(0, |before| self.ends[before]);
         start as usize..self.ends[bucket] as usize
+    }
+}
+
+/// Sorts `keys`, each of which is a few places from its own. One pass over the keys of all parts takes less
+/// time than a call for each part.
+fn insertion_sort<K: Copy + Ord>(keys: &mut [K]) {
+    for at in 1..keys.len() {
+        let key = keys[at];
+        let mut to = at;
+        while to > 0 && key < keys[to - 1] {
+            keys[to] = keys[to - 1];
+            to -= 1;
+        }
+        keys[to] = key;
     }
 }
 

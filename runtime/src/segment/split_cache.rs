@@ -10,6 +10,7 @@ use datafusion::execution::memory_pool::{
 };
 
 use crate::order::row_bitmap::RowBitmap;
+use crate::stage::PackedRows;
 
 /// Divisor of the memory for windows: the cache takes a quarter of it, and leaves another quarter free.
 const SHARE: usize = 4;
@@ -20,16 +21,29 @@ const ENTRY_BYTES: usize = 256;
 /// are read.
 #[derive(Debug, Clone)]
 pub(super) struct CachedSplit {
-    pub(super) batches: Vec<RecordBatch>,
-    /// Offsets of the rows from the first row of the split; `None` if the batches have all its rows.
+    pub(super) rows: SplitValues,
+    /// Offsets of the rows from the first row of the split; `None` if they are all its rows.
     pub(super) kept: Option<Arc<RowBitmap>>,
+}
+
+/// The values of the rows of a split.
+#[derive(Debug, Clone)]
+pub(super) enum SplitValues {
+    Batches(Vec<RecordBatch>),
+    Packed(Arc<PackedRows>),
 }
 
 impl CachedSplit {
     fn bytes(&self) -> usize {
-        let batches = self.batches.iter().map(RecordBatch::get_array_memory_size);
+        let rows = match &self.rows {
+            SplitValues::Batches(batches) => {
+                let batches = batches.iter().map(RecordBatch::get_array_memory_size);
+                batches.sum()
+            }
+            SplitValues::Packed(rows) => rows.memory_size(),
+        };
         let kept = self.kept.as_ref().map_or(0, |kept| kept.memory_size());
-        batches.sum::<usize>() + kept + ENTRY_BYTES
+        rows + kept + ENTRY_BYTES
     }
 }
 
@@ -70,15 +84,6 @@ impl SplitCache {
         self.lock().get(&split).cloned()
     }
 
-    /// Returns a collector for the rows of a split that is being read.
-    pub(super) fn begin(self: &Arc<Self>) -> SplitCollector {
-        SplitCollector {
-            cache: Arc::clone(self),
-            batches: Some(Vec::new()),
-            bytes: 0,
-        }
-    }
-
     /// Returns the number of bytes that further rows may take.
     fn room(&self) -> usize {
         if self.is_closed.load(Ordering::Relaxed) {
@@ -89,7 +94,7 @@ impl SplitCache {
     }
 
     /// Keeps the rows of `split` if there is room for them.
-    fn keep(&self, split: u32, rows: CachedSplit) {
+    pub(super) fn keep(&self, split: u32, rows: CachedSplit) {
         let bytes = rows.bytes();
         let mut splits = self.lock();
         if bytes <= self.room()
@@ -117,34 +122,6 @@ impl SplitCache {
     }
 }
 
-/// Collects the batches of a split for a [`SplitCache`], as long as there is room for them.
-pub(super) struct SplitCollector {
-    cache: Arc<SplitCache>,
-    /// The batches so far; `None` if there was no room for them.
-    batches: Option<Vec<RecordBatch>>,
-    bytes: usize,
-}
-
-impl SplitCollector {
-    /// Adds the rows of `batch`.
-    pub(super) fn push(&mut self, batch: &RecordBatch) {
-        self.bytes = { self.bytes }.saturating_add(batch.get_array_memory_size());
-        if self.bytes > self.cache.room() {
-            self.batches = None;
-        }
-        if let Some(batches) = &mut self.batches {
-            batches.push(batch.clone());
-        }
-    }
-
-    /// Keeps the rows as those of `split`. `kept` has their offsets; `None` if they are all its rows.
-    pub(super) fn finish(self, split: u32, kept: Option<Arc<RowBitmap>>) {
-        if let Some(batches) = self.batches {
-            self.cache.keep(split, CachedSplit { batches, kept });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, Int64Array};
@@ -161,7 +138,7 @@ mod tests {
 
     fn split(n: i64) -> CachedSplit {
         CachedSplit {
-            batches: vec![rows(n)],
+            rows: SplitValues::Batches(vec![rows(n)]),
             kept: None,
         }
     }
@@ -179,8 +156,8 @@ mod tests {
         for (number, rows) in [(7, 1000), (8, 1000), (9, 100)] {
             cache.keep(number, split(rows));
         }
-        let kept = [7, 8, 9].map(|number| cache.get(number).map(|rows| rows.batches[0].num_rows()));
-        assert_eq!(kept, [Some(1000), None, Some(100)]);
+        let kept = [7, 8, 9].map(|number| cache.get(number).is_some());
+        assert_eq!(kept, [true, false, true]);
         assert!((8800..16 << 10).contains(&pool.reserved()));
     }
 
@@ -207,16 +184,5 @@ mod tests {
         drop(window);
         cache.keep(7, split(1));
         assert!(cache.get(7).is_none());
-    }
-
-    #[test]
-    fn a_split_that_outgrows_the_room_is_let_go() {
-        let (_, cache) = cache();
-        let mut collector = cache.begin();
-        let pushes = [(1000, Some(1)), (900, Some(2)), (900, None), (1, None)];
-        for (n, held) in pushes {
-            collector.push(&rows(n));
-            assert_eq!(collector.batches.as_ref().map(Vec::len), held);
-        }
     }
 }

@@ -11,14 +11,14 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
 use super::context::{Env, SegmentContext};
-use super::split_cache::CachedSplit;
+use super::split_cache::{CachedSplit, SplitValues};
 use super::window::{Staged, StagedSplit, Window};
 use crate::order::row_bitmap::RowBitmap;
 use crate::order::{SnapshotSplit, WindowSplits};
 use crate::prefetch::{ahead, prefetched_in};
 use crate::record_batch::batch_bytes;
 use crate::source::{Access, Scan, StoredRows};
-use crate::stage::{RowStage, compacted};
+use crate::stage::RowStage;
 
 /// Number of batches that are read ahead in each split, whatever their size.
 const BATCHES_AHEAD: usize = 2;
@@ -55,6 +55,9 @@ pub(crate) async fn stage_splits(
     let source = &context.data.sources[scan];
     let schema = Arc::new(source.schema().project(&reader.reads[scan].projection)?);
     let mut stage = RowStage::new(schema, &env.memory, Arc::clone(&env.spill));
+    // Rows of a cached prefix are read again only where the store evicted them.
+    let split_cache =
+        { context.split_cache.as_ref() }.filter(|_| reader.cached_below(scan).is_none());
     let mut splits = Vec::new();
     let begin = {
         let context = context.clone();
@@ -63,15 +66,34 @@ pub(crate) async fn stage_splits(
     let mut reads = pin!(ahead(stream::iter(wanted), env.in_flight, begin, Err));
     while let Some(read) = reads.next().await {
         let (split, read) = read?;
-        let base = stage.rows();
+        let mut base = stage.rows();
         let kept = match read {
-            SplitRead::Cached(rows) => {
-                for batch in rows.batches {
-                    push(context, &mut stage, batch)?;
+            SplitRead::Cached(CachedSplit { rows, kept }) => {
+                match rows {
+                    SplitValues::Batches(batches) => {
+                        for batch in batches {
+                            push(context, &mut stage, batch)?;
+                        }
+                    }
+                    SplitValues::Packed(rows) => {
+                        make_room(context, &stage, rows.memory_size());
+                        base = stage.push_packed(&rows)?;
+                    }
                 }
-                rows.kept
+                kept
             }
-            SplitRead::Stored(rows) => stage_stored(context, scan, split, rows, &mut stage).await?,
+            SplitRead::Stored(rows) => {
+                let kept = stage_stored(context, scan, split, rows, &mut stage).await?;
+                if let Some(cache) = split_cache {
+                    let rows;
+                    (stage, base, rows) = packed(context, stage, base).await?;
+                    if let Some(rows) = rows {
+                        let kept = kept.clone();
+                        cache.keep(split, CachedSplit { rows, kept });
+                    }
+                }
+                kept
+            }
         };
         splits.push(StagedSplit {
             split,
@@ -141,9 +163,6 @@ async fn stage_stored(
 ) -> Result<Option<Arc<RowBitmap>>> {
     let SegmentContext { data, reader, .. } = context;
     let prefix = reader.cached_below(scan);
-    // Rows of a cached prefix are read again only where the store evicted them.
-    let split_cache = { context.split_cache.as_ref() }.filter(|_| prefix.is_none());
-    let mut collector = split_cache.map(|cache| cache.begin());
     let mut offsets = Vec::new();
     loop {
         let start = Instant::now();
@@ -153,36 +172,50 @@ async fn stage_stored(
         let read = read?;
         reader.note_reading(start.elapsed(), batch_bytes(&read.batch));
         offsets.extend(read.offsets);
-        let batch = match &mut collector {
-            Some(collector) => {
-                let batch = compacted(read.batch)?;
-                collector.push(&batch);
-                batch
-            }
-            None => read.batch,
-        };
-        push(context, stage, batch)?;
+        push(context, stage, read.batch)?;
     }
     let split = data.snapshot.splits[index as usize];
     let dense = offsets.len() as u64 == split.rows && offsets.first() == Some(&0);
     if let (Some(prefix), false) = (prefix, dense) {
         prefix.note_dropped(&data.snapshot, index, &offsets).await;
     }
-    let kept = (!dense).then(|| Arc::new(RowBitmap::new(offsets)));
-    if let Some(collector) = collector {
-        collector.finish(index, kept.clone());
-    }
-    Ok(kept)
+    Ok((!dense).then(|| Arc::new(RowBitmap::new(offsets))))
 }
 
-/// Pushes `batch` to `stage`, for which cached splits give up their memory if need be.
+/// Packs the rows of `stage` from number `base` on, those of a split, if they are taken in random order and can be
+/// packed. Returns the stage, the new number of the first row, and the values of the rows; `None` if some of them were spilled.
+async fn packed(
+    context: &SegmentContext,
+    mut stage: RowStage,
+    base: u64,
+) -> Result<(RowStage, u64, Option<SplitValues>)> {
+    let batches = stage.batches_from(base).map(<[RecordBatch]>::to_vec);
+    if !context.is_shuffled {
+        return Ok((stage, base, batches.map(SplitValues::Batches)));
+    }
+    let on_pool = move || {
+        let packed = stage.pack(base);
+        Ok(match packed {
+            Some((rows, base)) => (stage, base, Some(SplitValues::Packed(rows))),
+            None => (stage, base, batches.map(SplitValues::Batches)),
+        })
+    };
+    context.env.pool.run(on_pool).await
+}
+
+/// Pushes `batch` to `stage`, for which cached splits may give up their memory.
 fn push(context: &SegmentContext, stage: &mut RowStage, batch: RecordBatch) -> Result<()> {
+    make_room(context, stage, batch.get_array_memory_size());
+    stage.push(batch)
+}
+
+/// Has cached splits give up their memory if `stage` needs it for `bytes` more bytes.
+fn make_room(context: &SegmentContext, stage: &RowStage, bytes: usize) {
     if let Some(cache) = &context.split_cache
         && stage.spilled_rows() == 0
     {
-        cache.close_if_full(batch.get_array_memory_size());
+        cache.close_if_full(bytes);
     }
-    stage.push(batch)
 }
 
 /// Rows of a split, as they are staged.

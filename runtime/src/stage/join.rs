@@ -8,9 +8,8 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use rayon::prelude::*;
 
-use super::packed::{PackedColumns, PackedPart};
+use super::packed::{PackedColumns, PackedPart, dense, in_schema_order};
 use crate::order::row_bitmap::RowBitmap;
-use crate::record_batch::record_batch;
 
 /// Mean size of a row in bytes from which copying it takes longer than finding it.
 const MAX_ROW_BYTES: usize = 256;
@@ -131,7 +130,7 @@ impl JoinedRows {
     /// Returns the rows `indices` as a batch of `schema`.
     pub(super) fn take(&self, indices: &[u64], schema: &SchemaRef) -> Result<RecordBatch> {
         let mut columns = match &self.packed {
-            Some(packed) => packed.take(indices)?,
+            Some(packed) => packed.take(indices, |row| packed.row(row as usize))?,
             None => Vec::new(),
         };
         if !self.others.is_empty() {
@@ -140,20 +139,8 @@ impl JoinedRows {
                 columns.push((*index, take(array, &rows, None)?));
             }
         }
-        columns.sort_unstable_by_key(|(index, _)| *index);
-        let columns = columns.into_iter().map(|(_, column)| column).collect();
-        Ok(record_batch(Arc::clone(schema), columns, indices.len())?)
+        in_schema_order(columns, indices.len(), schema)
     }
-}
-
-/// Returns a part for each batch, without gaps.
-fn dense(batches: &[RecordBatch]) -> Vec<PackedPart<'_>> {
-    let batches = batches.iter().map(|batch| PackedPart {
-        batches: std::slice::from_ref(batch),
-        places: batch.num_rows(),
-        taken: None,
-    });
-    batches.collect()
 }
 
 /// Returns `parts` with their batches; `None` if no part has gaps, or if a batch has rows of two parts.

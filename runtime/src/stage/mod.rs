@@ -3,12 +3,14 @@
 mod error;
 mod join;
 mod packed;
+mod packed_rows;
 mod ranges;
 mod space;
 mod spill;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
@@ -21,6 +23,8 @@ use crate::record_batch::record_batch;
 pub use error::SpillError;
 pub(crate) use join::StagePart;
 use join::{JOINED_SIZE, JoinedRows};
+pub(crate) use packed_rows::PackedRows;
+use packed_rows::{PackedSplits, is_packed};
 use ranges::RowRanges;
 pub(crate) use space::SpillSpace;
 use spill::Spill;
@@ -37,7 +41,7 @@ const PIECE_ROWS: usize = 64;
 /// Store for rows, which returns them in any order. Rows are held in memory while the pool grants
 /// memory, then in a temporary file.
 ///
-/// Rows are numbered from 0 in the order of insertion. Returned rows equal the inserted rows bit for
+/// Rows are numbered from 0 in the order of insertion, except rows that are packed. Returned rows equal the inserted rows bit for
 /// bit, with the same types. The temporary file has no name, so the system removes it when the
 /// process ends.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ pub(crate) struct RowStage {
     batches: Vec<RecordBatch>,
     /// The rows in memory, once they are joined; then `batches` is empty.
     joined: Option<JoinedRows>,
+    /// Splits whose rows are packed, and are not in `batches`.
+    packed: PackedSplits,
     /// The rows of each batch in `batches`. The numbers of spilled rows begin at their end.
     ranges: RowRanges,
     spill: Option<Spill>,
@@ -70,6 +76,7 @@ impl RowStage {
             space,
             batches: Vec::new(),
             joined: None,
+            packed: PackedSplits::default(),
             ranges: RowRanges::default(),
             spill: None,
         }
@@ -82,7 +89,7 @@ impl RowStage {
         fields.all(|field| join::is_simple(field.data_type()))
     }
 
-    /// Returns the number of rows pushed so far, or of places if the rows were spread to places.
+    /// Returns the number of rows pushed so far, without packed rows, or of places if the rows were spread to places.
     pub(crate) fn rows(&self) -> u64 {
         match &self.joined {
             Some(joined) => joined.rows() as u64,
@@ -142,9 +149,55 @@ impl RowStage {
         outcome
     }
 
+    /// Returns the batches with the rows from number `first` on; `None` if some of them were spilled.
+    pub(crate) fn batches_from(&self, first: u64) -> Option<&[RecordBatch]> {
+        if self.spill.is_some() {
+            return None;
+        }
+        let is_past = first >= self.ranges.end();
+        let from = if is_past {
+            self.batches.len()
+        } else {
+            self.ranges.find(first).0
+        };
+        Some(&self.batches[from..])
+    }
+
+    /// Packs the rows from number `first`, the first of a batch, on, if memory for a copy is left. Works on the threads of the
+    /// current rayon pool. Returns the packed rows and the new number of the first one, from which the others
+    /// count on; `None` if the rows keep their numbers.
+    pub(crate) fn pack(&mut self, first: u64) -> Option<(Arc<PackedRows>, u64)> {
+        let batches = self.batches_from(first)?;
+        let bytes = batches.iter().map(RecordBatch::get_array_memory_size);
+        let bytes: usize = bytes.sum();
+        self.reservation.try_grow(bytes).ok()?;
+        let Some(packed) = PackedRows::of(batches).map(Arc::new) else {
+            self.reservation.shrink(bytes);
+            return None;
+        };
+        let kept = self.batches.len() - batches.len();
+        self.batches.truncate(kept);
+        self.ranges.truncate(kept);
+        self.reservation.shrink(2 * bytes - packed.memory_size());
+        let base = self.packed.push(Arc::clone(&packed));
+        Some((packed, base))
+    }
+
+    /// Appends packed rows of the stage's schema, and returns the number of the first one, from which the others
+    /// count on. Spills the rows if the pool grants no memory for them, and fails as [`push`](Self::push) does.
+    pub(crate) fn push_packed(&mut self, rows: &Arc<PackedRows>) -> Result<u64> {
+        if self.reservation.try_grow(rows.memory_size()).is_ok() {
+            return Ok(self.packed.push(Arc::clone(rows)));
+        }
+        let base = self.rows();
+        self.push(rows.to_batch(&self.schema)?)?;
+        Ok(base)
+    }
+
     /// Returns true if [`join`](Self::join) makes later calls of [`gather`](Self::gather) quicker.
     pub(crate) fn gains_from_join(&self) -> bool {
         self.spill.is_none()
+            && self.packed.is_empty()
             && self.is_simple()
             && self.reserved_bytes() >= JOINED_BYTES
             && join::is_worth(&self.batches)
@@ -184,7 +237,8 @@ impl RowStage {
     /// time. Fails if a number is past the last row, if the rows exceed the size of one batch, or
     /// if the temporary file cannot be read.
     pub(crate) fn gather(&self, indices: &[u64]) -> Result<RecordBatch> {
-        if let Some(past) = indices.iter().find(|&&index| index >= self.rows()) {
+        let is_past = |index: u64| index >= self.rows() && !is_packed(index);
+        if let Some(past) = indices.iter().find(|&&index| is_past(index)) {
             return internal_err!("row stage has {} rows, asked for row {past}", self.rows());
         }
         if indices.is_empty() {
@@ -197,6 +251,12 @@ impl RowStage {
         if let Some(joined) = &self.joined {
             return joined.take(indices, &self.schema);
         }
+        let packed = self.packed_rows(indices)?;
+        if let Some(packed) = &packed
+            && packed.num_rows() == indices.len()
+        {
+            return Ok(packed.clone());
+        }
         if let Some(pieces) = self.pieces(indices) {
             return match &pieces[..] {
                 // A slice would keep the whole buffers alive after the stage was dropped.
@@ -204,14 +264,14 @@ impl RowStage {
                 _ => Ok(concat_batches(&self.schema, &pieces)?),
             };
         }
-        if let ([only], None) = (&self.batches[..], &self.spill) {
+        if let ([only], None, None) = (&self.batches[..], &self.spill, &packed) {
             let rows = UInt64Array::from_iter_values(indices.iter().copied());
             return Ok(take_record_batch(only, &rows)?);
         }
         let in_memory = self.ranges.end();
         let spilled: Vec<u64> = indices
             .iter()
-            .filter(|&&index| index >= in_memory)
+            .filter(|&&index| index >= in_memory && !is_packed(index))
             .map(|index| index - in_memory)
             .collect();
         let spilled = match &self.spill {
@@ -224,25 +284,46 @@ impl RowStage {
             return Ok(only.clone());
         }
         let mut batches: Vec<&RecordBatch> = self.batches.iter().collect();
-        batches.extend(&spilled);
-        let mut next_spilled = 0;
-        let places: Vec<(usize, usize)> = indices
-            .iter()
-            .map(|&index| {
-                if index >= in_memory {
-                    next_spilled += 1;
-                    (self.batches.len(), next_spilled - 1)
-                } else {
-                    self.ranges.find(index)
-                }
-            })
-            .collect();
+        batches.extend(spilled.iter().chain(&packed));
+        // Rows that are not in `self.batches` follow one another in the last batches.
+        let last = batches.len().saturating_sub(1);
+        let (mut next_spilled, mut next_packed) = (0, 0);
+        let places = indices.iter().map(|&index| {
+            if index < in_memory {
+                self.ranges.find(index)
+            } else if is_packed(index) {
+                next_packed += 1;
+                (last, next_packed - 1)
+            } else {
+                next_spilled += 1;
+                (self.batches.len(), next_spilled - 1)
+            }
+        });
+        let places: Vec<(usize, usize)> = places.collect();
         let gathered = interleave_record_batch(&batches, &places)?;
         let rows = gathered.num_rows();
         if rows != indices.len() {
             return exec_err!("row stage gathered {rows} of {} rows", indices.len());
         }
         Ok(gathered)
+    }
+
+    /// Returns those of the rows `indices` that are packed; `None` if none is.
+    fn packed_rows(&self, indices: &[u64]) -> Result<Option<RecordBatch>> {
+        if self.packed.is_empty() {
+            return Ok(None);
+        }
+        let all = indices.iter().all(|&index| is_packed(index));
+        let numbers: Cow<'_, [u64]> = if all {
+            indices.into()
+        } else {
+            let packed = indices.iter().copied().filter(|&index| is_packed(index));
+            packed.collect()
+        };
+        let is_any = !numbers.is_empty();
+        is_any
+            .then(|| self.packed.take(&numbers, &self.schema))
+            .transpose()
     }
 
     /// Returns the rows `indices` as slices of the batches in memory; `None` if some rows were

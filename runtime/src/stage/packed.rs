@@ -4,17 +4,20 @@
 //! choose this layout for random access, too (Zukowski, Nes and Boncz, "DSM vs. NSM: CPU performance tradeoffs in
 //! block-oriented query processing", DaMoN 2008).
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, make_array};
-use arrow::buffer::{Buffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType};
-use datafusion::common::Result;
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::{Result, internal_datafusion_err};
 use forebay_udfs::huge_pages::prefer_huge_pages;
 use rayon::prelude::*;
 
 use crate::order::row_bitmap::RowBitmap;
+use crate::record_batch::record_batch;
 
-/// Maximum number of 64-bit words in a packed row.
-const MAX_WORDS: usize = 16;
+/// Maximum size of a packed row in bytes.
+const MAX_ROW_BYTES: usize = 128;
 /// Number of rows that are packed or gathered column by column. They stay in the first level of the
 /// processor's cache meanwhile.
 const GATHERED_ROWS: usize = 128;
@@ -22,9 +25,10 @@ const GATHERED_ROWS: usize = 128;
 /// The values of some columns of a batch, stored row by row.
 #[derive(Debug)]
 pub(super) struct PackedColumns {
-    words: Vec<u64>,
-    /// Number of words in a row.
-    stride: usize,
+    /// The rows, each of which has the values of its columns without padding between them.
+    bytes: Vec<u8>,
+    /// Size of a row in bytes.
+    row_bytes: usize,
     columns: Vec<PackedColumn>,
 }
 
@@ -36,9 +40,8 @@ struct PackedColumn {
     data_type: DataType,
     /// Size of a value in bytes: 1, 2, 4 or 8.
     bytes: usize,
-    word: usize,
-    /// Number of bits in the word below the value.
-    shift: u32,
+    /// Index of the value's first byte in the row.
+    at: usize,
 }
 
 /// Consecutive batches, and the places of their rows.
@@ -53,8 +56,7 @@ pub(super) struct PackedPart<'a> {
 
 impl PackedColumns {
     /// Chooses the columns of `batches` to pack: those that have values of at most 64 bits and no
-    /// nulls, as far as they fit into a row. Returns `None` if these are fewer than two, or much smaller
-    /// than a word.
+    /// nulls, as far as they fit into a row. Returns `None` if these are fewer than two.
     pub(super) fn choose(batches: &[RecordBatch]) -> Option<Self> {
         let mut fixed: Vec<(usize, usize)> = { 0..batches.first()?.num_columns() }
             .filter(|&index| batches.iter().all(|b| b.column(index).null_count() == 0))
@@ -63,28 +65,24 @@ impl PackedColumns {
                 Some((bytes, index))
             })
             .collect();
-        // Wide values first, so that no value spans two words.
+        // Wide values first, so that they are aligned as far as rows are.
         fixed.sort_by_key(|&(bytes, index)| (std::cmp::Reverse(bytes), index));
-        let (mut columns, mut end) = (Vec::new(), 0);
+        let (mut columns, mut row_bytes) = (Vec::new(), 0);
         for (bytes, index) in fixed {
-            if end + bytes > MAX_WORDS * size_of::<u64>() {
+            if row_bytes + bytes > MAX_ROW_BYTES {
                 break;
             }
             columns.push(PackedColumn {
                 index,
                 data_type: batches[0].column(index).data_type().clone(),
                 bytes,
-                word: end / size_of::<u64>(),
-                shift: (end % size_of::<u64>() * 8) as u32,
+                at: row_bytes,
             });
-            end += bytes;
+            row_bytes += bytes;
         }
-        let stride = end.div_ceil(size_of::<u64>());
-        // Rows of a few bytes would take several times their memory.
-        let is_worth = columns.len() > 1 && stride * size_of::<u64>() <= 2 * end;
-        is_worth.then_some(Self {
-            words: Vec::new(),
-            stride,
+        (columns.len() > 1).then_some(Self {
+            bytes: Vec::new(),
+            row_bytes,
             columns,
         })
     }
@@ -92,24 +90,24 @@ impl PackedColumns {
     /// Packs the rows of `parts`, one part after the other. Works on the threads of the current rayon
     /// pool.
     pub(super) fn pack(&mut self, parts: &[PackedPart<'_>]) {
-        let (stride, columns) = (self.stride, &self.columns);
+        let (row_bytes, columns) = (self.row_bytes, &self.columns);
         let places: usize = parts.iter().map(|part| part.places).sum();
-        self.words = vec![0; places * stride];
-        prefer_huge_pages(&self.words);
-        let mut rest = &mut self.words[..];
+        self.bytes = vec![0; places * row_bytes];
+        prefer_huge_pages(&self.bytes);
+        let mut rest = &mut self.bytes[..];
         let mut work = Vec::with_capacity(parts.len());
         for part in parts {
-            let (rows, behind) = std::mem::take(&mut rest).split_at_mut(part.places * stride);
+            let (rows, behind) = std::mem::take(&mut rest).split_at_mut(part.places * row_bytes);
             work.push((part, rows));
             rest = behind;
         }
         work.into_par_iter()
-            .for_each(|(part, rows)| part.pack(columns, stride, rows));
+            .for_each(|(part, rows)| part.pack(columns, row_bytes, rows));
     }
 
     /// Returns the memory that `places` places for rows take, in bytes.
     pub(super) const fn bytes_of(&self, places: usize) -> usize {
-        places.saturating_mul(self.stride * size_of::<u64>())
+        places.saturating_mul(self.row_bytes)
     }
 
     /// Returns the number of columns.
@@ -124,29 +122,64 @@ impl PackedColumns {
 
     /// Returns the memory that the rows take, in bytes.
     pub(super) fn memory_size(&self) -> usize {
-        self.words.capacity() * size_of::<u64>()
+        self.bytes.capacity()
     }
 
-    /// Returns the rows `indices`, as arrays with the indices of their columns.
-    pub(super) fn take(&self, indices: &[u64]) -> Result<Vec<(usize, ArrayRef)>> {
+    /// Returns the number of rows.
+    pub(super) const fn rows(&self) -> usize {
+        self.bytes.len() / self.row_bytes
+    }
+
+    /// Returns the values of a row; `None` if there are fewer rows.
+    #[inline]
+    pub(super) fn row(&self, row: usize) -> Option<&[u8]> {
+        let start = row * self.row_bytes;
+        self.bytes.get(start..start + self.row_bytes)
+    }
+
+    /// Returns the rows with the numbers `numbers`, as arrays with the indices of their columns. `row` finds a
+    /// row, here or among others that are packed alike.
+    ///
+    /// # Errors
+    /// Fails if `row` does not find a row.
+    pub(super) fn take<'a>(
+        &self,
+        numbers: &[u64],
+        row: impl Fn(u64) -> Option<&'a [u8]>,
+    ) -> Result<Vec<(usize, ArrayRef)>> {
         let mut taken: Vec<Values> = { self.columns.iter() }
-            .map(|column| Values::new(column.bytes, indices.len()))
+            .map(|column| Values::new(column.bytes, numbers.len()))
             .collect();
-        for indices in indices.chunks(GATHERED_ROWS) {
+        let mut rows: [&[u8]; GATHERED_ROWS] = [&[]; GATHERED_ROWS];
+        for numbers in numbers.chunks(GATHERED_ROWS) {
+            for (found, &number) in rows.iter_mut().zip(numbers) {
+                *found = row(number)
+                    .ok_or_else(|| internal_datafusion_err!("there is no packed row {number}"))?;
+            }
+            let rows = &rows[..numbers.len()];
             for (column, values) in self.columns.iter().zip(&mut taken) {
-                let words = { indices.iter() }
-                    .map(|&row| self.words[row as usize * self.stride + column.word]);
-                values.extend(words, column.shift);
+                values.extend(rows, column.at);
             }
         }
         let taken = self.columns.iter().zip(taken).map(|(column, values)| {
             let data = ArrayData::builder(column.data_type.clone())
-                .len(indices.len())
+                .len(numbers.len())
                 .add_buffer(values.into_buffer());
             Ok((column.index, make_array(data.build()?)))
         });
         taken.collect()
     }
+}
+
+/// Returns a batch of `rows` rows with `columns`, which are given with their indices in `schema`.
+pub(super) fn in_schema_order(
+    mut columns: Vec<(usize, ArrayRef)>,
+    rows: usize,
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
+    columns.sort_unstable_by_key(|(index, _)| *index);
+    let columns = columns.into_iter().map(|(_, column)| column).collect();
+    Ok(record_batch(Arc::clone(schema), columns, rows)?)
 }
 
 /// Returns the size in bytes of a packed value of this type; `None` if such values are not packed.
@@ -157,11 +190,21 @@ fn packed_bytes(data_type: &DataType) -> Option<usize> {
     matches!(bytes, 1 | 2 | 4 | 8).then_some(bytes)
 }
 
+/// Returns a part for each batch, without gaps.
+pub(super) fn dense(batches: &[RecordBatch]) -> Vec<PackedPart<'_>> {
+    let batches = batches.iter().map(|batch| PackedPart {
+        batches: std::slice::from_ref(batch),
+        places: batch.num_rows(),
+        taken: None,
+    });
+    batches.collect()
+}
+
 impl PackedPart<'_> {
-    /// Writes the rows to their places in `rows`, which has zeros.
-    fn pack(&self, columns: &[PackedColumn], stride: usize, rows: &mut [u64]) {
+    /// Writes the rows to their places in `rows`, which has rows of `row_bytes` bytes.
+    fn pack(&self, columns: &[PackedColumn], row_bytes: usize, rows: &mut [u8]) {
         let mut taken = self.taken.map(|taken| taken.offsets(0..u32::MAX));
-        let mut scratch = vec![0; GATHERED_ROWS * stride];
+        let mut scratch = vec![0; GATHERED_ROWS * row_bytes];
         let mut place = 0;
         for batch in self.batches {
             let columns: Vec<(&PackedColumn, ArrayData)> = { columns.iter() }
@@ -169,20 +212,21 @@ impl PackedPart<'_> {
                 .collect();
             for first in (0..batch.num_rows()).step_by(GATHERED_ROWS) {
                 let count = GATHERED_ROWS.min(batch.num_rows() - first);
-                let packed = &mut scratch[..count * stride];
-                packed.fill(0);
-                for (column, data) in &columns {
-                    column.pack(data, first, packed, stride);
-                }
-                match &mut taken {
-                    Some(taken) => {
-                        for (row, at) in packed.chunks_exact(stride).zip(taken) {
-                            rows[at as usize * stride..][..stride].copy_from_slice(row);
-                        }
+                let pack = |rows: &mut [u8]| {
+                    for (column, data) in &columns {
+                        column.pack(data, first, rows, row_bytes);
                     }
-                    None => rows[place * stride..][..packed.len()].copy_from_slice(packed),
+                };
+                let Some(taken) = &mut taken else {
+                    pack(&mut rows[place * row_bytes..][..count * row_bytes]);
+                    place += count;
+                    continue;
+                };
+                let packed = &mut scratch[..count * row_bytes];
+                pack(packed);
+                for (row, at) in packed.chunks_exact(row_bytes).zip(taken) {
+                    rows[at as usize * row_bytes..][..row_bytes].copy_from_slice(row);
                 }
-                place += count;
             }
         }
     }
@@ -190,27 +234,27 @@ impl PackedPart<'_> {
 
 impl PackedColumn {
     /// Writes the values of `data`, the column of a batch, from row `first` on to `rows`.
-    fn pack(&self, data: &ArrayData, first: usize, rows: &mut [u64], stride: usize) {
+    fn pack(&self, data: &ArrayData, first: usize, rows: &mut [u8], row_bytes: usize) {
         match self.bytes {
-            1 => self.pack_as::<u8>(data, first, rows, stride),
-            2 => self.pack_as::<u16>(data, first, rows, stride),
-            4 => self.pack_as::<u32>(data, first, rows, stride),
-            _ => self.pack_as::<u64>(data, first, rows, stride),
+            1 => self.pack_values::<1>(data, first, rows, row_bytes),
+            2 => self.pack_values::<2>(data, first, rows, row_bytes),
+            4 => self.pack_values::<4>(data, first, rows, row_bytes),
+            _ => self.pack_values::<8>(data, first, rows, row_bytes),
         }
     }
 
-    fn pack_as<T: ArrowNativeType + Into<u64>>(
+    /// As [`pack`](Self::pack), for values of `N` bytes.
+    fn pack_values<const N: usize>(
         &self,
         data: &ArrayData,
         first: usize,
-        rows: &mut [u64],
-        stride: usize,
+        rows: &mut [u8],
+        row_bytes: usize,
     ) {
-        let rows = rows.chunks_exact_mut(stride);
-        let buffer = data.buffers()[0].clone();
-        let values = ScalarBuffer::<T>::new(buffer, data.offset() + first, rows.len());
-        for (row, &value) in rows.zip(&values[..]) {
-            row[self.word] |= value.into() << self.shift;
+        let (values, _) = data.buffers()[0].as_slice().as_chunks::<N>();
+        let values = &values[data.offset() + first..];
+        for (row, value) in rows.chunks_exact_mut(row_bytes).zip(values) {
+            row[self.at..][..N].copy_from_slice(value);
         }
     }
 }
@@ -233,13 +277,19 @@ impl Values {
         }
     }
 
-    /// Appends the values that lie `shift` bits above the lowest bit of `words`.
-    fn extend(&mut self, words: impl Iterator<Item = u64>, shift: u32) {
+    /// Appends the values whose first byte in each of `rows` is the one at `at`.
+    fn extend(&mut self, rows: &[&[u8]], at: usize) {
         match self {
-            Self::U8(values) => values.extend(words.map(|word| (word >> shift) as u8)),
-            Self::U16(values) => values.extend(words.map(|word| (word >> shift) as u16)),
-            Self::U32(values) => values.extend(words.map(|word| (word >> shift) as u32)),
-            Self::U64(values) => values.extend(words),
+            Self::U8(values) => values.extend(rows.iter().map(|row| row[at])),
+            Self::U16(values) => {
+                values.extend(rows.iter().map(|r| u16::from_ne_bytes(bytes(r, at))))
+            }
+            Self::U32(values) => {
+                values.extend(rows.iter().map(|r| u32::from_ne_bytes(bytes(r, at))))
+            }
+            Self::U64(values) => {
+                values.extend(rows.iter().map(|r| u64::from_ne_bytes(bytes(r, at))))
+            }
         }
     }
 
@@ -251,4 +301,12 @@ impl Values {
             Self::U64(values) => Buffer::from_vec(values),
         }
     }
+}
+
+/// Returns the `N` bytes of `row` from the one at `at` on.
+#[inline]
+fn bytes<const N: usize>(row: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&row[at..at + N]);
+    bytes
 }

@@ -24,6 +24,15 @@ impl RowRanges {
         self.blocks.resize(blocks, range);
     }
 
+    /// Removes the ranges from the one with index `range` on.
+    pub(super) fn truncate(&mut self, range: usize) {
+        if let Some(&end) = self.starts.get(range) {
+            self.starts.truncate(range);
+            self.end = end;
+            self.blocks.truncate(end.div_ceil(BLOCK_ROWS) as usize);
+        }
+    }
+
     /// Returns the number after the last range.
     pub(super) const fn end(&self) -> u64 {
         self.end
@@ -52,10 +61,16 @@ mod tests {
     proptest! {
         #[test]
         fn every_number_is_found_in_its_range(
+            removed in prop::collection::vec(1u64..3000, 0..5),
+            kept in 0usize..6,
             lengths in prop::collection::vec(prop_oneof![1u64..4, 1000u64..1050, 1u64..9000], 1..60),
         ) {
             let mut ranges = RowRanges::default();
-            lengths.iter().for_each(|&rows| ranges.push(rows));
+            removed.iter().for_each(|&rows| ranges.push(rows));
+            ranges.truncate(kept);
+            let kept = removed.iter().take(kept).copied();
+            let lengths: Vec<u64> = kept.chain(lengths.iter().copied()).collect();
+            lengths[ranges.starts.len()..].iter().for_each(|&rows| ranges.push(rows));
             prop_assert_eq!(ranges.end(), lengths.iter().sum::<u64>());
             let mut number = 0;
             for (range, &rows) in lengths.iter().enumerate() {

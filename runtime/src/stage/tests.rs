@@ -242,6 +242,87 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    /// Splits of a window: some were packed by a window before, some are packed now, some are not.
+    #[test]
+    fn gather_is_take_of_packed_splits(
+        kinds in prop_oneof![
+            prop::collection::vec(prop::sample::select(vec![3, 4, 11, 13, 14, 15]), 1..25),
+            prop::collection::vec(prop::sample::select(vec![0, 1, 3, 13]), 1..4),
+        ],
+        splits in prop::collection::vec((0usize..300, 0usize..300, 0..3), 1..8),
+        limit in prop_oneof![0usize..100_000, Just(usize::MAX)],
+        seed in any::<u32>(),
+        picks in prop::collection::vec(any::<u32>(), 1..300),
+    ) {
+        let schema = batch(&kinds, 0, 0).schema();
+        let (mut stage, pool) = stage(&schema, limit);
+        let (mut numbers, mut all) = (Vec::new(), Vec::new());
+        for ((first, second, how), nth) in splits.into_iter().zip(0..) {
+            let rows = batch(&kinds, first + second, u64::from(seed) + nth * 31);
+            let halves = [rows.slice(0, first), rows.slice(first, second)];
+            let packed = PackedRows::of(&halves).map(Arc::new);
+            let base = match packed {
+                Some(packed) if how == 0 => stage.push_packed(&packed).unwrap(),
+                _ => {
+                    let base = stage.rows();
+                    for half in halves {
+                        stage.push(half).unwrap();
+                    }
+                    let packed = if how == 1 { stage.pack(base) } else { None };
+                    packed.map_or(base, |(_, base)| base)
+                }
+            };
+            prop_assert_eq!(pool.reserved(), stage.reserved_bytes());
+            numbers.extend(base..base + rows.num_rows() as u64);
+            all.push(rows);
+        }
+        let all = concat_batches(&schema, &all).unwrap();
+        prop_assume!(all.num_rows() > 0);
+        let order: Vec<u64> = picks.iter().map(|&p| u64::from(p) % all.num_rows() as u64).collect();
+        let placed: Vec<u64> = order.iter().map(|&row| numbers[row as usize]).collect();
+        let expected = take_record_batch(&all, &UInt64Array::from(order)).unwrap();
+        prop_assert_eq!(shown(&stage.gather(&placed).unwrap()), shown(&expected));
+        let past = numbers.iter().max().unwrap() + 1;
+        prop_assert!(stage.gather(&[placed[0], past]).is_err());
+        drop(stage);
+        prop_assert_eq!(pool.reserved(), 0);
+    }
+}
+
+#[test]
+fn splits_are_packed_if_all_columns_are_numbers_without_nulls_and_memory_is_left() {
+    let numbers = batch(&[3, 13, 14], 3000, 9);
+    let rows_bytes = numbers.get_array_memory_size();
+    for (rows, limit, packs) in [
+        (&numbers, usize::MAX, true),
+        (&numbers, 2 * rows_bytes, true),
+        (&numbers, 2 * rows_bytes - 1, false),
+        (&batch(&[3, 13, 1], 3000, 9), usize::MAX, false),
+        (&batch(&[3, 13, 0], 3000, 9), usize::MAX, false),
+        (&batch(&[3], 3000, 9), usize::MAX, false),
+        (&batch(&[3; 17], 3000, 9), usize::MAX, false),
+    ] {
+        let (mut stage, pool) = stage(&rows.schema(), limit);
+        stage.push(rows.clone()).unwrap();
+        let packed = stage.pack(0);
+        assert_eq!(packed.is_some(), packs);
+        assert_eq!(pool.reserved(), stage.reserved_bytes());
+        assert_eq!(stage.rows(), if packs { 0 } else { 3000 });
+        let base = packed.map_or(0, |(packed, base)| {
+            // 17 bytes a row, without padding.
+            assert_eq!(packed.memory_size(), 51_000);
+            assert_eq!(pool.reserved(), 51_000);
+            base
+        });
+        let expected = take_record_batch(rows, &UInt64Array::from(vec![2999, 0])).unwrap();
+        let got = stage.gather(&[base + 2999, base]).unwrap();
+        assert_eq!(shown(&got), shown(&expected));
+    }
+}
+
 #[test]
 fn the_file_goes_with_the_stage() {
     let rows = batch(&[1, 2], 500, 1);
@@ -355,7 +436,7 @@ fn rows_are_spread_if_all_columns_are_packed_and_most_places_have_a_row() {
         assert_eq!(shown(&stage.gather(&placed).unwrap()), shown(&expected));
     }
     let sparse = StagePart {
-        places: 6001,
+        places: 7000,
         ..part(&packed, 1)
     };
     let misfits = vec![part(&packed.slice(0, 10), 2), part(&packed, 2)];
