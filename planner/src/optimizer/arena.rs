@@ -12,8 +12,9 @@ use datafusion::logical_expr::{Expr, ExprSchemable, TableSource};
 use forebay_udfs::TensorType;
 use forebay_udfs::row::{ROW_COLUMN, row_field};
 
-use super::coefficients::{Coefficients, OpCost};
+use super::coefficients::{Coefficients, EpochCost, OpCost};
 use super::ids::{LiveSlotsId, ParamId, ScanId, TypeId};
+use super::log2::Log2;
 use super::plan_fact::Column;
 use super::slot_map::SlotMap;
 use super::slots::{Slot, SlotSet};
@@ -40,8 +41,19 @@ pub struct ScanSpec {
     pub rows: Option<u64>,
     /// Mean stored bytes per row of the table; `None` if unknown.
     pub row_bytes: Option<u64>,
-    /// Cost of reading one row, per epoch.
-    pub cost: OpCost,
+    /// Mean cost of reading in an epoch.
+    pub cost: EpochCost,
+    /// The filters directly above the scan in the written plan.
+    pub filters: Vec<ParamId>,
+    /// Part of the rows that the filters keep, in percent.
+    pub kept_percent: u64,
+}
+
+impl ScanSpec {
+    /// Returns the mean cost per stored row and epoch.
+    pub const fn row_cost(&self) -> OpCost {
+        self.cost.filtered(self.kept_percent)
+    }
 }
 
 impl fmt::Debug for ScanSpec {
@@ -200,6 +212,22 @@ impl Arena {
         ScanId(self.scans.len() as u32 - 1)
     }
 
+    /// Notes that `filters` are directly above `scan` in the written plan.
+    pub fn add_filters(&mut self, scan: ScanId, filters: impl IntoIterator<Item = ParamId>) {
+        self.scans[scan.0 as usize].filters.extend(filters);
+    }
+
+    /// Has each scan cost what its filters leave of its rows. `part` returns the part of the rows that
+    /// a filter keeps.
+    pub fn filter_scans(&mut self, part: impl Fn(&Self, ParamId) -> Log2) {
+        for scan in 0..self.scans.len() {
+            let filters = self.scans[scan].filters.iter();
+            let parts = filters.map(|&filter| part(self, filter));
+            let part = parts.fold(Log2::default(), Log2::times);
+            self.scans[scan].kept_percent = part.percent();
+        }
+    }
+
     /// Returns the scan with the index `scan`.
     pub fn scan(&self, scan: ScanId) -> &ScanSpec {
         &self.scans[scan.0 as usize]
@@ -288,5 +316,55 @@ impl Arena {
     /// The names of the slots in `slots`, for display.
     pub fn names(&self, slots: &SlotSet) -> BTreeSet<&str> {
         slots.iter().map(|s| self.name(s)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimizer::coefficients::EpochCost;
+    use crate::optimizer::lower::lower;
+    use crate::optimizer::tests::plans::planned;
+
+    #[tokio::test]
+    async fn rows_that_memory_holds_are_those_that_filters_keep() {
+        for (sql, percents) in [
+            ("SELECT id FROM t", vec![100]),
+            ("SELECT id FROM t WHERE id > 3 AND name = 'x'", vec![25]),
+            (
+                "SELECT id FROM (SELECT id * 2 AS id FROM t) AS q WHERE id > 3",
+                vec![100],
+            ),
+            (
+                "SELECT id FROM t WHERE id > 1 UNION ALL SELECT id FROM u",
+                vec![50, 100],
+            ),
+        ] {
+            let (plan, pipeline) = planned(sql).await;
+            let mut arena = Arena::default();
+            lower(&mut arena, &plan, &pipeline.clauses, 3, None).unwrap();
+            arena.filter_scans(|_, _| Log2(-1024));
+            let scans = arena.scans().iter();
+            let found: Vec<u64> = scans.map(|scan| scan.kept_percent).collect();
+            assert_eq!(found, percents, "{sql}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stored_row_is_read_whatever_filters_keep() {
+        let (plan, pipeline) = planned("SELECT id FROM t WHERE id > 3").await;
+        let mut arena = Arena::default();
+        lower(&mut arena, &plan, &pipeline.clauses, 3, None).unwrap();
+        let price = |ps_per_row| OpCost {
+            ps_per_row,
+            ..OpCost::default()
+        };
+        arena.scans[0].cost = EpochCost {
+            stored: price(100),
+            kept: price(40),
+        };
+        assert_eq!(arena.scans[0].row_cost(), price(140));
+        arena.filter_scans(|_, _| Log2(-2048));
+        assert_eq!(arena.scans[0].row_cost(), price(110));
     }
 }

@@ -97,17 +97,54 @@ impl ScanCost {
     /// Mean cost per row and epoch if the source is read in `epochs` epochs. `shuffle` is the
     /// SHUFFLE clause, `None` for stored order; `bytes` is the size of the stored rows if it is known,
     /// which stands for what they take in memory.
-    pub fn each(&self, shuffle: Option<ShuffleWindow>, epochs: u64, bytes: Option<u64>) -> OpCost {
+    pub fn each(
+        &self,
+        shuffle: Option<ShuffleWindow>,
+        epochs: u64,
+        bytes: Option<u64>,
+    ) -> EpochCost {
         let fits = bytes.is_some_and(|bytes| bytes <= KEPT_BYTES) && epochs > 1;
-        let once = self.stored.over(epochs);
+        let kept = |kept| EpochCost {
+            stored: self.stored.over(epochs),
+            kept,
+        };
         match (shuffle, self.kept) {
-            (None, Some(kept)) if fits => kept.and(once),
-            (Some(ShuffleWindow::Rows(_)), Some(_)) if fits => self.globally.and(once),
-            (Some(ShuffleWindow::Global), Some(_)) => self.globally.and(once),
-            (None, _) => self.stored,
-            (Some(ShuffleWindow::Rows(_)), _) => self.within,
-            (Some(ShuffleWindow::Global), None) => self.globally,
+            (None, Some(taken)) if fits => kept(taken),
+            (Some(ShuffleWindow::Rows(_)), Some(_)) if fits => kept(self.globally),
+            (Some(ShuffleWindow::Global), Some(_)) => kept(self.globally),
+            (None, _) => EpochCost::of(self.stored),
+            (Some(ShuffleWindow::Rows(_)), _) => EpochCost::of(self.within),
+            (Some(ShuffleWindow::Global), None) => EpochCost::of(self.globally),
         }
+    }
+}
+
+/// Mean cost of reading in an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EpochCost {
+    /// Cost per stored row.
+    pub stored: OpCost,
+    /// Cost per row that memory holds for later epochs: those that the filters directly above the scan
+    /// keep.
+    pub kept: OpCost,
+}
+
+impl EpochCost {
+    /// Returns the cost of a source of which memory holds no rows.
+    const fn of(stored: OpCost) -> Self {
+        Self {
+            stored,
+            kept: OpCost {
+                ps_per_row: 0,
+                ps_per_value_in: 0,
+                ps_per_value_out: 0,
+            },
+        }
+    }
+
+    /// Returns the cost per stored row if filters keep `percent` percent of the rows.
+    pub const fn filtered(self, percent: u64) -> OpCost {
+        self.stored.and(self.kept.percent(percent))
     }
 }
 
@@ -282,12 +319,15 @@ mod tests {
             (within, None, 10, 120),
             (within, Some(1), 1, 120),
         ] {
-            let each = scan.each(order, epochs, bytes);
+            let each = scan.each(order, epochs, bytes).filtered(100);
             assert_eq!(each, price(expected), "{order:?}, {bytes:?}, {epochs}");
         }
+        assert_eq!(scan.each(within, 10, Some(1)).filtered(50), price(15));
+        assert_eq!(scan.each(global, 1, Some(1)).filtered(50), price(105));
+        assert_eq!(scan.each(within, 1, Some(1)).filtered(50), price(120));
         scan.kept = None;
-        assert_eq!(scan.each(within, 10, Some(1)), price(120));
-        assert_eq!(scan.each(global, 10, Some(1)), price(10));
+        assert_eq!(scan.each(within, 10, Some(1)).filtered(50), price(120));
+        assert_eq!(scan.each(global, 10, Some(1)).filtered(50), price(10));
     }
 
     #[test]

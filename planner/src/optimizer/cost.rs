@@ -35,7 +35,7 @@ pub(crate) fn self_cost<'a>(
     let cost = match node {
         Node::Param(_) | Node::LiveSlots(_) => return 0,
         Node::Scan(scan) => {
-            let price = arena.scan(*scan).cost;
+            let price = arena.scan(*scan).row_cost();
             let row = out
                 .live_bytes()
                 .saturating_mul(price.ps_per_value_in.into())

@@ -293,14 +293,19 @@ fn column_of(
     Ok((*slot, column))
 }
 
+/// Returns the part of the rows that the filter `param` keeps, measured or estimated.
+pub(super) fn kept_part(arena: &Arena, profile: &Profile, param: ParamId) -> Log2 {
+    let seen = profile.kept.get(&param).copied();
+    seen.unwrap_or_else(|| match &arena.spec(param).kind {
+        OpKind::Filter { predicate } => selectivity(predicate),
+        _ => Log2::default(),
+    })
+}
+
 /// Reduces the number of rows in `out` to the fraction that the filter `param` keeps. Scales the
 /// bytes of each column as measured for the rows that the filter keeps.
 fn filtered(arena: &Arena, profile: &Profile, param: ParamId, out: &mut PlanFact) {
-    let seen = profile.kept.get(&param).copied();
-    let part = seen.unwrap_or_else(|| match &arena.spec(param).kind {
-        OpKind::Filter { predicate } => selectivity(predicate),
-        _ => Log2::default(),
-    });
+    let part = kept_part(arena, profile, param);
     out.rows = out.rows.times(part);
     out.pool = out.pool.times(part);
     if profile.narrowed.is_empty() {

@@ -16,6 +16,11 @@ impl Log2 {
         libm::exp2(f64::from(self.0.clamp(0, 100 * 1024)) / 1024.0) as u128
     }
 
+    /// Returns the part whose logarithm this is, in whole percent; a part is at most the whole.
+    pub fn percent(self) -> u64 {
+        libm::round(libm::exp2(f64::from(self.0.min(0)) / 1024.0) * 100.0) as u64
+    }
+
     /// The logarithm of a product: of the numbers whose logarithms are this and `factor`.
     pub const fn times(self, factor: Self) -> Self {
         Self(self.0.saturating_add(factor.0))

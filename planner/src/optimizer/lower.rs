@@ -204,6 +204,8 @@ impl TreeLowering<'_> {
             rows: stats.rows,
             row_bytes: stats.row_bytes,
             cost,
+            filters: Vec::new(),
+            kept_percent: 100,
         })
     }
 
@@ -234,6 +236,10 @@ impl TreeLowering<'_> {
                 },
                 is_plain: true,
             });
+        }
+        if let OperatorTree::Scan(scan) = tree {
+            let filters = steps.iter().map(|step| step.param);
+            self.arena.add_filters(scan, filters);
         }
         Ok((self.above(tree, &steps), slots))
     }

@@ -10,6 +10,7 @@ use super::arena::Arena;
 use super::cache::{self, CacheCosts};
 use super::choose;
 use super::config::Config;
+use super::facts::kept_part;
 use super::graph::{self, Knowledge, seed_egraph};
 use super::initial_order::{self, effects, initial_order};
 use super::lang::Term;
@@ -87,6 +88,7 @@ pub(super) fn search_with(
         }
         report.statistics.profile = Some(RowStats::of(&arena, &profile, &needed).map_err(message)?);
     }
+    arena.filter_scans(|arena, filter| kept_part(arena, &profile, filter));
     let written = lowered.tree.term(&mut arena, &wanted);
     let written = price(&mut arena, &profile, &config.prices, &written)?;
     report.written = written.saturating_mul(config.cache.epochs.into());

@@ -133,6 +133,8 @@ fn planned(tier: Tier) -> (Searched, Vec<&'static str>, f64) {
         rows: Some(1),
         row_bytes: None,
         cost,
+        filters: Vec::new(),
+        kept_percent: 100,
     });
     let mut profile = Profile::default();
     profile.stored.insert(x, Log2::of(487_000));

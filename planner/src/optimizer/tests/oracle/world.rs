@@ -148,6 +148,8 @@ impl World {
             rows: Some(rows),
             row_bytes: None,
             cost,
+            filters: Vec::new(),
+            kept_percent: 100,
         });
         self.scans += 1;
         Source { scan, rows, slots }
