@@ -169,15 +169,15 @@ async fn a_cache_is_the_last_step_and_every_place_has_its_total_or_refusal() {
     });
     let points: Vec<String> = points.collect();
     assert_snapshot!(steps(&found), @r#"
-    shuffle-below-row, shuffle-below-filter (exact): 119 min -> 119 min: 4 steps
-    cache (exact): 119 min -> 87.5 s: cache | x = resize(x, 8, 8)
+    shuffle-below-row, shuffle-below-filter (exact): 116 min -> 116 min: 4 steps
+    cache (exact): 116 min -> 85.5 s: cache | x = resize(x, 8, 8)
     "#);
     assert_snapshot!(points.join("\n"), @r#"
       99981 rows, 10.00 GB: 116 min: scan #0 photos [image, label]
       99981 rows, 10.00 GB: 116 min: scan #0 photos [image, label], shuffled
       33327 rows, 3.33 GB: 114 min: filter label > 3
-      33327 rows, 40.0 GB: 21.5 min: x = decode_image(image)
-    * 33327 rows, 6.50 MB: 87.5 s: x = resize(x, 8, 8)
+      33327 rows, 40.0 GB: 21.4 min: x = decode_image(image)
+    * 33327 rows, 6.50 MB: 85.5 s: x = resize(x, 8, 8)
       33327 rows, 6.50 MB: it would freeze the draws of x = random_hflip(x, #0): x = random_hflip(x, #0)
       33327 rows, 6.50 MB: its rows cannot be identified in a cache, because of batch 4: batch 4
     "#);
