@@ -43,7 +43,7 @@ pub struct ScanSpec {
     pub row_bytes: Option<u64>,
     /// Mean cost of reading in an epoch.
     pub cost: EpochCost,
-    /// The filters directly above the scan in the written plan.
+    /// The filters directly above the scan in the written plan that the scan applies.
     pub filters: Vec<ParamId>,
     /// Part of the rows that the filters keep, in percent.
     pub kept_percent: u64,
@@ -212,13 +212,13 @@ impl Arena {
         ScanId(self.scans.len() as u32 - 1)
     }
 
-    /// Notes that `filters` are directly above `scan` in the written plan.
+    /// Adds filters directly above `scan` in the written plan that the scan applies.
     pub fn add_filters(&mut self, scan: ScanId, filters: impl IntoIterator<Item = ParamId>) {
         self.scans[scan.0 as usize].filters.extend(filters);
     }
 
-    /// Has each scan cost what its filters leave of its rows. `part` returns the part of the rows that
-    /// a filter keeps.
+    /// Prices the rows that memory holds of each scan by the part that the scan's filters keep. `part`
+    /// returns the part of a filter.
     pub fn filter_scans(&mut self, part: impl Fn(&Self, ParamId) -> Log2) {
         for scan in 0..self.scans.len() {
             let filters = self.scans[scan].filters.iter();
@@ -333,6 +333,15 @@ mod tests {
             ("SELECT id FROM t WHERE id > 3 AND name = 'x'", vec![25]),
             (
                 "SELECT id FROM (SELECT id * 2 AS id FROM t) AS q WHERE id > 3",
+                vec![100],
+            ),
+            ("SELECT id FROM t WHERE random_bool(0.5)", vec![100]),
+            (
+                "SELECT id FROM t WHERE id > 3 AND random_bool(0.5)",
+                vec![50],
+            ),
+            (
+                "SELECT image FROM photos WHERE image_width(image) > 3",
                 vec![100],
             ),
             (

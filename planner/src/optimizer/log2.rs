@@ -31,3 +31,21 @@ impl Log2 {
         Self(self.0.saturating_sub(factor.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_told_in_whole_percent() {
+        let part = |of: u64, whole: u64| Log2::of(of).over(Log2::of(whole)).percent();
+        let parts = [
+            part(1, 1),
+            part(1, 3),
+            part(1, 100),
+            part(1, 1000),
+            part(3, 1),
+        ];
+        assert_eq!(parts, [100, 33, 1, 0, 100]);
+    }
+}

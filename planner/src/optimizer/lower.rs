@@ -26,6 +26,7 @@ use super::wide::{LoweredOp, joined};
 use crate::clauses::{BatchClause, Clauses, Remainder, ShuffleWindow};
 use crate::rows::columns::ColumnIndex;
 use crate::rows::fallible::fallible;
+use crate::rows::finalize::is_for_scans;
 use crate::rows::{NamedExpr, RowOp, RowPlan};
 use crate::source::Format;
 
@@ -238,8 +239,10 @@ impl TreeLowering<'_> {
             });
         }
         if let OperatorTree::Scan(scan) = tree {
-            let filters = steps.iter().map(|step| step.param);
-            self.arena.add_filters(scan, filters);
+            let filters = conjuncts.iter().zip(&steps);
+            let filters = filters.filter(|(conjunct, _)| is_for_scans(conjunct));
+            self.arena
+                .add_filters(scan, filters.map(|(_, step)| step.param));
         }
         Ok((self.above(tree, &steps), slots))
     }

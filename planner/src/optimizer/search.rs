@@ -25,6 +25,7 @@ use super::statistics::{RowStats, SourceStats, Statistics};
 use super::tree::OperatorTree;
 use super::wide;
 use crate::clauses::Clauses;
+use crate::rows::finalize::FILTER_INTO_SCAN;
 use crate::rows::{RowOp, RowPlan};
 
 /// The result of a search, with the e-graph and the plans from which EXPLAIN builds its output.
@@ -88,7 +89,9 @@ pub(super) fn search_with(
         }
         report.statistics.profile = Some(RowStats::of(&arena, &profile, &needed).map_err(message)?);
     }
-    arena.filter_scans(|arena, filter| kept_part(arena, &profile, filter));
+    if !is_disabled(&config.disabled, FILTER_INTO_SCAN) {
+        arena.filter_scans(|arena, filter| kept_part(arena, &profile, filter));
+    }
     let written = lowered.tree.term(&mut arena, &wanted);
     let written = price(&mut arena, &profile, &config.prices, &written)?;
     report.written = written.saturating_mul(config.cache.epochs.into());

@@ -235,13 +235,18 @@ fn prune_rows(mut node: RowPlan) -> RowPlan {
     };
     let known: Vec<Expr> = conjuncts
         .iter()
-        .filter(|e| !draws(e) && !calls_ours(e))
+        .filter(|e| is_for_scans(e))
         .cloned()
         .collect();
     if let RowOp::Scan { prune, .. } = &mut node.inputs[0].op {
         *prune = known;
     }
     node
+}
+
+/// Returns true if a scan may apply the conjunct of a filter directly above it.
+pub(crate) fn is_for_scans(conjunct: &Expr) -> bool {
+    !draws(conjunct) && !calls_ours(conjunct)
 }
 
 fn calls_ours(expr: &Expr) -> bool {

@@ -9,7 +9,7 @@ const BUCKET_KEYS: usize = 2048;
 /// More buckets than this would make a chunk's part of each bucket shorter than a few cache lines.
 const MAX_BUCKET_BITS: u32 = 11;
 
-/// Number of keys up to which insertion sort is quickest.
+/// Number of keys in the largest part of a bucket up to which one insertion pass sorts the bucket quickest.
 const MAX_INSERTED_KEYS: u32 = 20;
 
 /// A key that begins with a hash.
@@ -130,8 +130,8 @@ impl<K: HashKey> Buckets<K> {
     }
 }
 
-/// Sorts `keys`, each of which is a few places from its own. One pass over the keys of all parts takes less
-/// time than a call for each part.
+/// Sorts `keys`, each of which is at most a few places away from its place in the order. One pass over the keys of
+/// all parts takes less time than a call for each part.
 fn insertion_sort<K: Copy + Ord>(keys: &mut [K]) {
     for at in 1..keys.len() {
         let key = keys[at];

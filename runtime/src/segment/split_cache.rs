@@ -130,6 +130,7 @@ mod tests {
 
     use super::*;
     use crate::memory::window_memory;
+    use crate::stage::{RowStage, SpillSpace};
 
     fn rows(n: i64) -> RecordBatch {
         let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..n));
@@ -159,6 +160,25 @@ mod tests {
         let kept = [7, 8, 9].map(|number| cache.get(number).is_some());
         assert_eq!(kept, [true, false, true]);
         assert!((8800..16 << 10).contains(&pool.reserved()));
+    }
+
+    #[test]
+    fn packed_rows_take_room() {
+        let (pool, cache) = cache();
+        let columns = ["a", "b"].map(|name| (name, Arc::clone(rows(1000).column(0))));
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut stage = RowStage::new(batch.schema(), &pool, Arc::new(SpillSpace::default()));
+        stage.push(batch).unwrap();
+        let (packed, _) = stage.pack(0).unwrap();
+        drop(stage);
+        let split = CachedSplit {
+            rows: SplitValues::Packed(packed),
+            kept: None,
+        };
+        cache.keep(7, split.clone());
+        assert_eq!(pool.reserved(), 16_000 + ENTRY_BYTES);
+        cache.keep(8, split);
+        assert!(cache.get(7).is_some() && cache.get(8).is_none());
     }
 
     #[test]

@@ -104,7 +104,10 @@ pub(crate) async fn stage_splits(
     }
     splits.sort_unstable_by_key(|s| s.split);
     let mut staged = Staged { stage, splits };
-    if context.is_shuffled && staged.stage.gains_from_join() && has_room_for(&staged.stage, env) {
+    if context.is_shuffled
+        && staged.stage.gains_from_join()
+        && has_room(env, staged.stage.joined_bytes())
+    {
         let snapshot = Arc::clone(&context.data.snapshot);
         let joined = env.pool.run(move || {
             staged.join(&snapshot)?;
@@ -183,14 +186,16 @@ async fn stage_stored(
 }
 
 /// Packs the rows of `stage` from number `base` on, those of a split, if they are taken in random order and can be
-/// packed. Returns the stage, the new number of the first row, and the values of the rows; `None` if some of them were spilled.
+/// packed. Returns the stage, the new number of the first row, and the values of the rows, which are `None` if some
+/// of them were spilled.
 async fn packed(
     context: &SegmentContext,
     mut stage: RowStage,
     base: u64,
 ) -> Result<(RowStage, u64, Option<SplitValues>)> {
     let batches = stage.batches_from(base).map(<[RecordBatch]>::to_vec);
-    if !context.is_shuffled {
+    let bytes = stage.packed_bytes(base);
+    if !context.is_shuffled || !bytes.is_some_and(|bytes| has_room(&context.env, bytes)) {
         return Ok((stage, base, batches.map(SplitValues::Batches)));
     }
     let on_pool = move || {
@@ -231,13 +236,13 @@ impl SplitRows {
     }
 }
 
-/// Returns true if a copy of the rows of `stage` leaves half of the memory for windows free, so that
+/// Returns true if a copy of rows, which takes `bytes` bytes, leaves half of the memory for windows free, so that
 /// no other window is spilled because of the copy.
-fn has_room_for(stage: &RowStage, env: &Env) -> bool {
+fn has_room(env: &Env, bytes: usize) -> bool {
     let MemoryLimit::Finite(limit) = env.memory.memory_limit() else {
         return true;
     };
-    env.memory.reserved().saturating_add(stage.joined_bytes()) <= limit / 2
+    env.memory.reserved().saturating_add(bytes) <= limit / 2
 }
 
 /// Returns the rows of `stored` that belong to `split`.

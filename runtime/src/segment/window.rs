@@ -32,7 +32,7 @@ pub(crate) struct Staged {
 pub(super) struct StagedSplit {
     /// Index into the snapshot's splits.
     pub(super) split: u32,
-    /// Index in the stage of the split's first staged row.
+    /// Number in the stage of the split's first staged row.
     pub(super) base: u64,
     /// Offsets of the staged rows from the first row of the split; `None` if all rows of the split
     /// are staged.

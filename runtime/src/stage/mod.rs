@@ -41,8 +41,8 @@ const PIECE_ROWS: usize = 64;
 /// Store for rows, which returns them in any order. Rows are held in memory while the pool grants
 /// memory, then in a temporary file.
 ///
-/// Rows are numbered from 0 in the order of insertion, except rows that are packed. Returned rows equal the inserted rows bit for
-/// bit, with the same types. The temporary file has no name, so the system removes it when the
+/// Rows are numbered from 0 in the order of insertion. Packed rows have numbers of their own, with the highest bit
+/// set. Returned rows equal the inserted rows bit for bit, with the same types. The temporary file has no name, so the system removes it when the
 /// process ends.
 #[derive(Debug)]
 pub(crate) struct RowStage {
@@ -89,7 +89,8 @@ impl RowStage {
         fields.all(|field| join::is_simple(field.data_type()))
     }
 
-    /// Returns the number of rows pushed so far, without packed rows, or of places if the rows were spread to places.
+    /// Returns the number of rows that are not packed, or of places if the rows were spread to places. The next
+    /// row that is pushed has this number.
     pub(crate) fn rows(&self) -> u64 {
         match &self.joined {
             Some(joined) => joined.rows() as u64,
@@ -163,28 +164,33 @@ impl RowStage {
         Some(&self.batches[from..])
     }
 
-    /// Packs the rows from number `first`, the first of a batch, on, if memory for a copy is left. Works on the threads of the
-    /// current rayon pool. Returns the packed rows and the new number of the first one, from which the others
-    /// count on; `None` if the rows keep their numbers.
+    /// Returns the memory that the rows from number `first`, which begins a batch, to the last one take when they are
+    /// packed, in bytes; `None` if they cannot be packed.
+    pub(crate) fn packed_bytes(&self, first: u64) -> Option<usize> {
+        PackedRows::bytes_of(self.batches_from(first)?)
+    }
+
+    /// Packs the rows from number `first`, which begins a batch, to the last one, if memory for a copy is left. Works
+    /// on the threads of the current rayon pool. Returns the packed rows and the new number of the first row, which
+    /// the other numbers follow; `None` if the rows keep their numbers.
     pub(crate) fn pack(&mut self, first: u64) -> Option<(Arc<PackedRows>, u64)> {
         let batches = self.batches_from(first)?;
         let bytes = batches.iter().map(RecordBatch::get_array_memory_size);
         let bytes: usize = bytes.sum();
-        self.reservation.try_grow(bytes).ok()?;
-        let Some(packed) = PackedRows::of(batches).map(Arc::new) else {
-            self.reservation.shrink(bytes);
-            return None;
-        };
+        self.reservation
+            .try_grow(PackedRows::bytes_of(batches)?)
+            .ok()?;
+        let packed = Arc::new(PackedRows::of(batches)?);
         let kept = self.batches.len() - batches.len();
         self.batches.truncate(kept);
         self.ranges.truncate(kept);
-        self.reservation.shrink(2 * bytes - packed.memory_size());
+        self.reservation.shrink(bytes);
         let base = self.packed.push(Arc::clone(&packed));
         Some((packed, base))
     }
 
-    /// Appends packed rows of the stage's schema, and returns the number of the first one, from which the others
-    /// count on. Spills the rows if the pool grants no memory for them, and fails as [`push`](Self::push) does.
+    /// Appends packed rows of the stage's schema, and returns the number of the first row, which the other numbers
+    /// follow. Spills the rows if the pool grants no memory for them, and fails as [`push`](Self::push) does.
     pub(crate) fn push_packed(&mut self, rows: &Arc<PackedRows>) -> Result<u64> {
         if self.reservation.try_grow(rows.memory_size()).is_ok() {
             return Ok(self.packed.push(Arc::clone(rows)));
@@ -213,7 +219,7 @@ impl RowStage {
     ///
     /// Returns true if rows are now numbered by their places in the parts.
     pub(crate) fn join(&mut self, parts: &[StagePart]) -> Result<bool> {
-        let is_held = self.spill.is_none() && !self.batches.is_empty();
+        let is_held = self.spill.is_none() && self.packed.is_empty() && !self.batches.is_empty();
         if !is_held || self.reservation.try_grow(self.joined_bytes()).is_err() {
             return Ok(false);
         }
@@ -237,7 +243,8 @@ impl RowStage {
     /// time. Fails if a number is past the last row, if the rows exceed the size of one batch, or
     /// if the temporary file cannot be read.
     pub(crate) fn gather(&self, indices: &[u64]) -> Result<RecordBatch> {
-        let is_past = |index: u64| index >= self.rows() && !is_packed(index);
+        let has_packed = !self.packed.is_empty();
+        let is_past = |index: u64| index >= self.rows() && !(has_packed && is_packed(index));
         if let Some(past) = indices.iter().find(|&&index| is_past(index)) {
             return internal_err!("row stage has {} rows, asked for row {past}", self.rows());
         }
@@ -363,7 +370,7 @@ fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
 
 /// Returns `batch`, copied if its rows are a small part of larger buffers. Without a copy, the
 /// whole buffers would stay in memory, and would be counted again for each slice of them.
-pub(crate) fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
+fn compacted(batch: RecordBatch) -> Result<RecordBatch> {
     let rows_alone = batch.columns().iter().map(row_bytes);
     let rows_alone = rows_alone.fold(0, usize::saturating_add);
     if batch.get_array_memory_size() <= rows_alone.saturating_mul(2).saturating_add(SLACK_BYTES) {

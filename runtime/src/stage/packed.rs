@@ -133,8 +133,8 @@ impl PackedColumns {
     /// Returns the values of a row; `None` if there are fewer rows.
     #[inline]
     pub(super) fn row(&self, row: usize) -> Option<&[u8]> {
-        let start = row * self.row_bytes;
-        self.bytes.get(start..start + self.row_bytes)
+        let start = row.checked_mul(self.row_bytes)?;
+        self.bytes.get(start..)?.get(..self.row_bytes)
     }
 
     /// Returns the rows with the numbers `numbers`, as arrays with the indices of their columns. `row` finds a

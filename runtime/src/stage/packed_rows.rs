@@ -19,16 +19,18 @@ const ROW_BITS: u32 = u32::BITS;
 pub(crate) struct PackedRows(PackedColumns);
 
 impl PackedRows {
-    /// Packs the rows of `batches`, for which as much memory is needed as their values take. Returns `None` if a
-    /// column cannot be packed. Works on the threads of the current rayon pool.
+    /// Packs the rows of `batches`. Returns `None` if a column cannot be packed. Works on the threads of the
+    /// current rayon pool.
     pub(super) fn of(batches: &[RecordBatch]) -> Option<Self> {
-        let mut packed = PackedColumns::choose(batches)?;
-        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        if packed.columns() < batches.first()?.num_columns() || u32::try_from(rows).is_err() {
-            return None;
-        }
-        packed.pack(&dense(batches));
-        Some(Self(packed))
+        let (mut columns, _) = all_columns(batches)?;
+        columns.pack(&dense(batches));
+        Some(Self(columns))
+    }
+
+    /// Returns the memory that the packed rows of `batches` take, in bytes; `None` if a column cannot be packed.
+    pub(super) fn bytes_of(batches: &[RecordBatch]) -> Option<usize> {
+        let (columns, rows) = all_columns(batches)?;
+        Some(columns.bytes_of(rows))
     }
 
     /// Returns the memory that the rows take, in bytes.
@@ -42,6 +44,15 @@ impl PackedRows {
         let columns = self.0.take(&numbers, |row| self.0.row(row as usize))?;
         in_schema_order(columns, numbers.len(), schema)
     }
+}
+
+/// Returns the packed form of all columns of `batches`, and the number of rows; `None` if a column cannot
+/// be packed, or if there are more rows than a number can name.
+fn all_columns(batches: &[RecordBatch]) -> Option<(PackedColumns, usize)> {
+    let columns = PackedColumns::choose(batches)?;
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    let are_all = columns.columns() == batches.first()?.num_columns();
+    (are_all && u32::try_from(rows).is_ok()).then_some((columns, rows))
 }
 
 /// The packed splits of a stage.

@@ -295,11 +295,12 @@ proptest! {
 #[test]
 fn splits_are_packed_if_all_columns_are_numbers_without_nulls_and_memory_is_left() {
     let numbers = batch(&[3, 13, 14], 3000, 9);
-    let rows_bytes = numbers.get_array_memory_size();
+    // 17 bytes a row, without padding.
+    let limit = numbers.get_array_memory_size() + 17 * 3000;
     for (rows, limit, packs) in [
         (&numbers, usize::MAX, true),
-        (&numbers, 2 * rows_bytes, true),
-        (&numbers, 2 * rows_bytes - 1, false),
+        (&numbers, limit, true),
+        (&numbers, limit - 1, false),
         (&batch(&[3, 13, 1], 3000, 9), usize::MAX, false),
         (&batch(&[3, 13, 0], 3000, 9), usize::MAX, false),
         (&batch(&[3], 3000, 9), usize::MAX, false),
@@ -312,14 +313,36 @@ fn splits_are_packed_if_all_columns_are_numbers_without_nulls_and_memory_is_left
         assert_eq!(pool.reserved(), stage.reserved_bytes());
         assert_eq!(stage.rows(), if packs { 0 } else { 3000 });
         let base = packed.map_or(0, |(packed, base)| {
-            // 17 bytes a row, without padding.
             assert_eq!(packed.memory_size(), 51_000);
+            assert!(!stage.join(&[part(rows, 0)]).unwrap() && stage.joined.is_none());
             assert_eq!(pool.reserved(), 51_000);
             base
         });
         let expected = take_record_batch(rows, &UInt64Array::from(vec![2999, 0])).unwrap();
         let got = stage.gather(&[base + 2999, base]).unwrap();
         assert_eq!(shown(&got), shown(&expected));
+    }
+}
+
+#[test]
+fn numbers_of_packed_rows_that_do_not_exist_are_errors() {
+    let rows = batch(&[3, 13], 100, 4);
+    let none = batch(&[], 100, 4);
+    for (batches, joins) in [
+        (vec![&rows], false),
+        (vec![&rows, &rows], false),
+        (vec![&rows, &rows], true),
+        (vec![&none], false),
+    ] {
+        let (mut stage, _) = stage(&batches[0].schema(), usize::MAX);
+        for batch in batches {
+            stage.push(batch.clone()).unwrap();
+        }
+        if joins {
+            stage.join(&[part(&rows, 0), part(&rows, 0)]).unwrap();
+            assert!(stage.joined.is_some());
+        }
+        assert!(stage.gather(&[3, 1 << 63]).is_err() && stage.gather(&[u64::MAX]).is_err());
     }
 }
 
