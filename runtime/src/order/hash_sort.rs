@@ -108,9 +108,9 @@ impl<K: HashKey> Buckets<K> {
         }
         let (mut before, mut largest) = (0, 0);
         for start in &mut *starts {
-            let keys = std::mem::replace(start, before);
-            before += keys;
-            largest = largest.max(keys);
+            let count = std::mem::replace(start, before);
+            before += count;
+            largest = largest.max(count);
         }
         self.keys.clear();
         self.keys.resize(keys.len(), K::default());

@@ -69,17 +69,7 @@ pub(crate) async fn stage_splits(
         let mut base = stage.rows();
         let kept = match read {
             SplitRead::Cached(CachedSplit { rows, kept }) => {
-                match rows {
-                    SplitValues::Batches(batches) => {
-                        for batch in batches {
-                            push(context, &mut stage, batch)?;
-                        }
-                    }
-                    SplitValues::Packed(rows) => {
-                        make_room(context, &stage, rows.memory_size());
-                        base = stage.push_packed(&rows)?;
-                    }
-                }
+                base = stage_cached(context, rows, &mut stage)?;
                 kept
             }
             SplitRead::Stored(rows) => {
@@ -153,6 +143,23 @@ async fn begin(context: SegmentContext, scan: usize, index: u32) -> Result<(u32,
     let rows = rows.map(move |stored| split_rows(stored?, &split)).boxed();
     let rows = prefetched_in(rows, BATCHES_AHEAD, &env.ahead, SplitRows::bytes);
     Ok((index, SplitRead::Stored(rows)))
+}
+
+/// Stages the rows of a split that the job's cache holds. Returns the number of the first row.
+fn stage_cached(context: &SegmentContext, rows: SplitValues, stage: &mut RowStage) -> Result<u64> {
+    match rows {
+        SplitValues::Batches(batches) => {
+            let base = stage.rows();
+            for batch in batches {
+                push(context, stage, batch)?;
+            }
+            Ok(base)
+        }
+        SplitValues::Packed(rows) => {
+            make_room(context, stage, rows.memory_size());
+            stage.push_packed(&rows)
+        }
+    }
 }
 
 /// Stages `rows`, all rows that are read of the split with index `index`. Returns their offsets, or

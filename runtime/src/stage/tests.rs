@@ -458,10 +458,16 @@ fn rows_are_spread_if_all_columns_are_packed_and_most_places_have_a_row() {
         let expected = take_record_batch(rows, &UInt64Array::from(picks)).unwrap();
         assert_eq!(shown(&stage.gather(&placed).unwrap()), shown(&expected));
     }
-    let sparse = StagePart {
-        places: 7000,
+    // Rows of 20 bytes may take twice the memory of their batches.
+    let most = 2 * packed.get_array_memory_size() as u64 / 20;
+    let of_places = |places| StagePart {
+        places,
         ..part(&packed, 1)
     };
+    let (mut fits, _) = stage(&packed.schema(), usize::MAX);
+    fits.push(packed.clone()).unwrap();
+    assert!(fits.join(&[of_places(most)]).unwrap());
+    let sparse = of_places(most + 1);
     let misfits = vec![part(&packed.slice(0, 10), 2), part(&packed, 2)];
     for parts in [vec![sparse], misfits, Vec::new()] {
         let (mut stage, _) = stage(&packed.schema(), usize::MAX);
