@@ -11,6 +11,9 @@ pub(crate) const MAX_BLOCK_BYTES: usize = 64 * 32 / 8;
 /// Bytes that must follow the reader's place before a block, so that no refill passes the end.
 pub(crate) const BLOCK_ROOM: usize = MAX_BLOCK_BYTES + 16;
 
+/// Number of lookups for which a refill has enough bits.
+const LOOKUPS_OF_REFILL: u32 = 56 / LOOKUP_BITS;
+
 /// Place of each coefficient in a block. The masks of its users make it 128 long.
 static PLACES: [u8; 128] = {
     let mut places = [63; 128];
@@ -84,10 +87,19 @@ impl BitReader {
         self
     }
 
+    /// Passes over bits. With the flag [`END`], which the shift ignores, a block's last bits are followed by
+    /// [`Self::forget_end`]: a mask here would lengthen the chain of a lookup, a shift and the next lookup,
+    /// for which the loops wait.
     #[inline(always)]
-    fn consume(&mut self, bits: u32) {
-        self.bits <<= bits;
-        self.count -= bits;
+    const fn consume(&mut self, bits: u32) {
+        self.bits = self.bits.wrapping_shl(bits);
+        self.count = self.count.wrapping_sub(bits);
+    }
+
+    /// Takes the flag [`END`] off the number of bits that were passed over.
+    #[inline(always)]
+    const fn forget_end(&mut self) {
+        self.count = self.count.wrapping_add(END as u32);
     }
 
     #[inline(always)]
@@ -153,38 +165,42 @@ impl BitReader {
         let mut k = 1usize;
         let is_flat = 'block: loop {
             reader.refill(data);
-            // Two lookups take at most 22 bits, so enough are left for a symbol of the third one.
-            for _ in 0..3 {
-                let entry = ac.pairs[reader.lookup()];
-                let first = k + usize::from(entry.first_gap);
-                let next = first + usize::from(entry.second_gap);
-                if entry.bits == 0 || next > 63 {
-                    let coded;
-                    (reader, coded) = reader.long(ac, entry);
-                    if coded.is_end {
-                        break 'block k == 1;
+            let entry = 'lookups: {
+                for _ in 0..LOOKUPS_OF_REFILL {
+                    let entry = ac.pairs[reader.lookup()];
+                    let first = k + usize::from(entry.first_gap);
+                    let next = first + usize::from(entry.second_gap);
+                    if next > 63 {
+                        break 'lookups entry;
                     }
-                    k += coded.run as usize;
-                    reader.is_damaged |= k > 63;
-                    if coded.value != 0 {
-                        // A run past the end sets the last coefficient, as in libjpeg
-                        // (`jpeg_natural_order`).
-                        out[place(k)] = coded.value;
+                    // An entry of one coefficient has its second value at the place of the first.
+                    out[place(next - 1)] = entry.second;
+                    out[place(first)] = entry.first;
+                    reader.consume(u32::from(entry.bits));
+                    if entry.bits & END != 0 {
+                        reader.forget_end();
+                        break 'block k == 1 && entry.first == 0;
                     }
-                    k += 1;
-                    if k > 63 {
-                        break 'block false;
-                    }
-                    break;
+                    k = next;
                 }
-                // An entry of one coefficient has its second value at the place of the first.
-                out[place(next - 1)] = entry.second;
-                out[place(first)] = entry.first;
-                reader.consume(u32::from(entry.bits & !END));
-                if entry.bits & END != 0 {
-                    break 'block k == 1 && entry.first == 0;
-                }
-                k = next;
+                continue 'block;
+            };
+            reader.refill(data);
+            let coded;
+            (reader, coded) = reader.long(ac, entry);
+            if coded.is_end {
+                break k == 1;
+            }
+            k += coded.run as usize;
+            reader.is_damaged |= k > 63;
+            if coded.value != 0 {
+                // A run past the end sets the last coefficient, as in libjpeg
+                // (`jpeg_natural_order`).
+                out[place(k)] = coded.value;
+            }
+            k += 1;
+            if k > 63 {
+                break false;
             }
         };
         *self = reader;
@@ -208,24 +224,29 @@ impl BitReader {
         let mut k = 1usize;
         'block: loop {
             reader.refill(data);
-            for _ in 0..2 {
-                let entry = ac.skips[reader.lookup()];
-                let next = k + usize::from(entry.gap);
-                if entry.bits == 0 || next > 63 {
-                    let coded;
-                    (reader, coded) = reader.long(ac, ac.pairs[reader.lookup()]);
-                    k += coded.run as usize + 1;
-                    reader.is_damaged |= k > 64;
-                    if coded.is_end || k > 63 {
+            'lookups: {
+                for _ in 0..LOOKUPS_OF_REFILL {
+                    let entry = ac.skips[reader.lookup()];
+                    let next = k + usize::from(entry.gap);
+                    if next > 63 {
+                        break 'lookups;
+                    }
+                    reader.consume(u32::from(entry.bits));
+                    if entry.bits & END != 0 {
+                        reader.forget_end();
                         break 'block;
                     }
-                    break;
+                    k = next;
                 }
-                reader.consume(u32::from(entry.bits & !END));
-                if entry.bits & END != 0 {
-                    break 'block;
-                }
-                k = next;
+                continue 'block;
+            }
+            reader.refill(data);
+            let coded;
+            (reader, coded) = reader.long(ac, ac.pairs[reader.lookup()]);
+            k += coded.run as usize + 1;
+            reader.is_damaged |= k > 64;
+            if coded.is_end || k > 63 {
+                break;
             }
         }
         *self = reader;

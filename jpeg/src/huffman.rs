@@ -32,8 +32,8 @@ pub(crate) struct Coded {
 ///
 /// The first value belongs `first_gap` places after the current one, the second `second_gap` places
 /// after the first. An entry of one coefficient has a second one of value 0 at the place of the first. An
-/// entry whose bits hold a code, but not its value, has the run, the number of further bits and the
-/// number of the code's bits in `first_gap`, `second_gap` and `first_bits`.
+/// entry whose bits hold a code, but not its value, has the run, [`NO_GAP`] plus the number of further
+/// bits, and the number of the code's bits in `first_gap`, `second_gap` and `first_bits`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(8))]
 pub(crate) struct PairEntry {
@@ -70,6 +70,10 @@ pub(crate) struct SkipEntry {
 
 /// Flag of an entry's bits: the block ends.
 pub(crate) const END: u8 = 0x80;
+
+/// Number of places that an entry without a symbol covers at least: it passes the end of every block, so one
+/// check finds both.
+const NO_GAP: u8 = 64;
 
 /// The codes of a specification.
 #[derive(Debug, Clone)]
@@ -215,7 +219,10 @@ impl HuffmanTable {
         for at in 0..LOOKUPS {
             let first = self.pairs[at];
             if first.bits == 0 {
-                self.skips[at] = SkipEntry::default();
+                self.skips[at] = SkipEntry {
+                    gap: NO_GAP,
+                    bits: 0,
+                };
                 continue;
             }
             let mut skip = first.skip();
@@ -248,7 +255,10 @@ impl HuffmanTable {
 
     /// Fills the lookups with the first symbol of their bits.
     fn fill_first(&mut self) {
-        self.singles.fill(PairEntry::default());
+        self.singles.fill(PairEntry {
+            second_gap: NO_GAP,
+            ..PairEntry::default()
+        });
         let (mut code, mut index) = (0usize, 0usize);
         for length in 1..=LOOKUP_BITS {
             let rest_bits = LOOKUP_BITS - length;
@@ -258,7 +268,7 @@ impl HuffmanTable {
                 if size > rest_bits {
                     let entry = PairEntry {
                         first_gap: run as u8,
-                        second_gap: size as u8,
+                        second_gap: NO_GAP + size as u8,
                         first_bits: length as u8,
                         ..PairEntry::default()
                     };
@@ -309,7 +319,8 @@ impl HuffmanTable {
             };
         }
         if entry.first_bits != 0 {
-            let (run, size) = (u32::from(entry.first_gap), u32::from(entry.second_gap));
+            let size = u32::from(entry.second_gap - NO_GAP);
+            let run = u32::from(entry.first_gap);
             return Coded::new(bits, u32::from(entry.first_bits), (run, size, false));
         }
         let found = self.codes.symbol(bits, LOOKUP_BITS as usize + 1);
@@ -335,19 +346,13 @@ impl Coded {
     }
 }
 
-/// Returns the value that the top `size` bits stand for (ITU-T T.81, figure F.12).
-pub(crate) fn extend(bits: u64, size: u32) -> i16 {
-    if size == 0 {
-        return 0;
-    }
-    let value = (bits >> (64 - size)) as i32;
-    let is_negative = bits >> 63 == 0;
-    let value = if is_negative {
-        value - (1 << size) + 1
-    } else {
-        value
-    };
-    value as i16
+/// Returns the value that the top `size` bits stand for, up to 15 (ITU-T T.81, figure F.12).
+#[inline(always)]
+pub(crate) const fn extend(bits: u64, size: u32) -> i16 {
+    // Two shifts, since one by 64 does not exist.
+    let value = (bits >> 1 >> (63 - size)) as i32;
+    let is_negative = (bits >> 63) as i32 ^ 1;
+    (value - is_negative * ((1 << size) - 1)) as i16
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use egg::Id;
 
 use super::facts::{cat_fact, op_fact};
-use super::graph::{Knowledge, PlanGraph, param_of, plan_fact};
+use super::graph::{self, Knowledge, PlanGraph, param_of, plan_fact};
 use super::ids::ParamId;
 use super::lang::Node;
 use super::matches::Match;
@@ -103,7 +103,7 @@ impl Search<'_> {
         let mut sizes: HashMap<Id, usize> = HashMap::new();
         // True to look for matches in every class, false to look only in changed classes.
         let mut all = true;
-        self.graph.rebuild();
+        graph::rebuild(self.graph);
         while self.report.iterations < limits.iterations && self.graph.analysis.poisoned.is_none() {
             self.report.iterations += 1;
             let grown = self.graph.classes().filter_map(|class| {
@@ -125,7 +125,7 @@ impl Search<'_> {
                     break;
                 }
             }
-            self.graph.rebuild();
+            graph::rebuild(self.graph);
             if self.is_full(limits) {
                 break;
             }

@@ -23,6 +23,7 @@ mod run;
 mod scratch;
 mod split;
 mod stage;
+mod streaming;
 mod udf;
 mod values;
 mod variable;

@@ -20,6 +20,7 @@ use half::f16;
 use super::op::{Finish, ImageOp};
 use super::pixels::{PixelSample, PixelShape, Pixels};
 use super::scratch::Scratch;
+use super::streaming::StreamingCopy;
 use crate::buffer_pool::{Recycled, lend};
 use crate::draw::Draws;
 use crate::tensor::{Dtype, ImageLayout, TensorType, variable_fields};
@@ -163,88 +164,91 @@ impl<E: Element> ColumnWriter<E> {
         }
         let bytes = u8::of(pixels);
         let stride = width * channels;
+        let copy = StreamingCopy::new(out);
         if self.planes {
             let area = bytes.len() / channels;
             for (c, plane) in out.chunks_exact_mut(area).enumerate() {
+                let table = self.tables.as_ref().map(|tables| &tables[c]);
                 for (row, out) in bytes
                     .chunks_exact(stride)
                     .zip(plane.chunks_exact_mut(width))
                 {
-                    let input = row.chunks_exact(channels).map(|p| p[c]);
-                    let table = self.tables.as_ref().map(|tables| &tables[c]);
-                    match (table, flip) {
-                        (Some(t), true) => fill(out.iter_mut().rev(), input, |v| t[v as usize]),
-                        (Some(t), false) => fill(out.iter_mut(), input, |v| t[v as usize]),
-                        (None, true) => fill(out.iter_mut().rev(), input, E::of_byte),
-                        (None, false) => fill(out.iter_mut(), input, E::of_byte),
+                    match (table, channels) {
+                        (Some(t), 3) => {
+                            put(&copy, row, out, flip, |p: &[u8; 3], [o]| {
+                                *o = t[p[c] as usize]
+                            });
+                        }
+                        (None, 3) => {
+                            put(&copy, row, out, flip, |p: &[u8; 3], [o]| {
+                                *o = E::of_byte(p[c])
+                            });
+                        }
+                        (Some(t), _) => put(&copy, row, out, flip, |[p], [o]| *o = t[*p as usize]),
+                        (None, _) => put(&copy, row, out, flip, |[p], [o]| *o = E::of_byte(*p)),
                     }
                 }
+            }
+            return;
+        }
+        if self.tables.is_none() && !flip {
+            for (out, byte) in out.iter_mut().zip(bytes) {
+                *out = E::of_byte(*byte);
             }
             return;
         }
         for (row, out) in bytes.chunks_exact(stride).zip(out.chunks_exact_mut(stride)) {
             match (self.tables.as_deref(), channels) {
                 (Some([r, g, b]), 3) => {
-                    let map = |p: &[u8], o: &mut [E]| {
-                        o[0] = r[p[0] as usize];
-                        o[1] = g[p[1] as usize];
-                        o[2] = b[p[2] as usize];
-                    };
-                    interleaved(row, out, flip, map);
+                    put(&copy, row, out, flip, |p: &[u8; 3], o: &mut [E; 3]| {
+                        *o = [r[p[0] as usize], g[p[1] as usize], b[p[2] as usize]];
+                    });
                 }
-                (Some([gray]), _) => {
-                    let map = |p: &[u8], o: &mut [E]| o[0] = gray[p[0] as usize];
-                    if flip {
-                        let pairs = row.chunks_exact(1).zip(out.chunks_exact_mut(1).rev());
-                        pairs.for_each(|(p, o)| map(p, o));
-                    } else {
-                        row.chunks_exact(1)
-                            .zip(out.chunks_exact_mut(1))
-                            .for_each(|(p, o)| map(p, o));
-                    }
+                (Some([gray]), _) => put(&copy, row, out, flip, |[p], [o]| *o = gray[*p as usize]),
+                (_, 3) => {
+                    put(&copy, row, out, flip, |p: &[u8; 3], o: &mut [E; 3]| {
+                        *o = p.map(E::of_byte)
+                    });
                 }
-                _ => {
-                    let map = |p: &[u8], o: &mut [E]| {
-                        for (o, p) in o.iter_mut().zip(p) {
-                            *o = E::of_byte(*p);
-                        }
-                    };
-                    if !flip {
-                        map(row, out);
-                    } else if channels == 3 {
-                        interleaved(row, out, true, map);
-                    } else {
-                        fill(out.iter_mut().rev(), row.iter().copied(), E::of_byte);
-                    }
-                }
+                _ => put(&copy, row, out, flip, |[p], [o]| *o = E::of_byte(*p)),
             }
         }
     }
 }
 
-#[inline]
-fn fill<'a, E: 'a>(
-    out: impl Iterator<Item = &'a mut E>,
-    input: impl Iterator<Item = u8>,
-    map: impl Fn(u8) -> E,
-) {
-    for (out, value) in out.zip(input) {
-        *out = map(value);
-    }
-}
+/// Number of pixels that are mapped at a time.
+const PIXELS: usize = 64;
 
-/// Writes each pixel of `row`, which has three channels, to `out` by `map`, in mirrored order if
-/// `flip`.
+/// Maps the pixels of a row, of `S` bytes each, to `C` elements each, and copies them to `out`, in
+/// mirrored order if `flip`.
 #[inline]
-fn interleaved<E>(row: &[u8], out: &mut [E], flip: bool, map: impl Fn(&[u8], &mut [E])) {
-    if flip {
-        for (p, o) in row.chunks_exact(3).zip(out.chunks_exact_mut(3).rev()) {
-            map(p, o);
+fn put<E: Element, const S: usize, const C: usize>(
+    copy: &StreamingCopy,
+    row: &[u8],
+    out: &mut [E],
+    flip: bool,
+    map: impl Fn(&[u8; S], &mut [E; C]),
+) {
+    let (pixels, _) = row.as_chunks::<S>();
+    let (out, _) = out.as_chunks_mut::<C>();
+    let mut mapped = [[E::default(); C]; PIXELS];
+    let mut left = pixels;
+    for out in out.chunks_mut(PIXELS) {
+        let mapped = &mut mapped[..out.len()];
+        if flip {
+            let (before, part) = left.split_at(left.len() - out.len());
+            left = before;
+            for (pixel, out) in part.iter().zip(mapped.iter_mut().rev()) {
+                map(pixel, out);
+            }
+        } else {
+            let (part, after) = left.split_at(out.len());
+            left = after;
+            for (pixel, out) in part.iter().zip(mapped.iter_mut()) {
+                map(pixel, out);
+            }
         }
-    } else {
-        for (p, o) in row.chunks_exact(3).zip(out.chunks_exact_mut(3)) {
-            map(p, o);
-        }
+        copy.copy(mapped.as_flattened(), out.as_flattened_mut());
     }
 }
 
@@ -313,4 +317,57 @@ pub(crate) fn variable_column<E: Element>(
         vec![Arc::new(data), Arc::new(sizes)],
         nulls,
     )?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::testing::image_of;
+
+    /// Writes an image, and compares each element with that which its place calls for.
+    fn assert_written(pixels: &Pixels, writer: &ColumnWriter<f32>, flip: bool) {
+        let PixelShape {
+            height,
+            width,
+            channels,
+            ..
+        } = pixels.shape;
+        let mut out = vec![-1.0; pixels.shape.len()];
+        writer.write(pixels, flip, &mut out);
+        for y in 0..height {
+            for x in 0..width {
+                for c in 0..channels {
+                    let to_x = if flip { width - 1 - x } else { x };
+                    let to = if writer.planes {
+                        (c * height + y) * width + to_x
+                    } else {
+                        (y * width + to_x) * channels + c
+                    };
+                    let byte = pixels.u8s[(y * width + x) * channels + c];
+                    let tables = writer.tables.as_ref();
+                    let expected = tables.map_or(f32::from(byte), |t| t[c][usize::from(byte)]);
+                    assert_eq!(out[to], expected, "{:?}, row {y}, column {x}", pixels.shape);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_sample_is_written_to_its_place() {
+        // The last two are large. Rows of the last but one are not whole vectors.
+        for (height, width) in [(1, 1), (3, 63), (2, 130), (300, 161), (300, 160)] {
+            for channels in [1, 3] {
+                let pixels = image_of(height, width, channels);
+                let table = |c: usize| std::array::from_fn(|v| (1000 * (c + 1) + v) as f32);
+                for tables in [None, Some((0..channels).map(table).collect())] {
+                    for planes in [false, true] {
+                        let tables = tables.clone();
+                        let writer = ColumnWriter { tables, planes };
+                        assert_written(&pixels, &writer, false);
+                        assert_written(&pixels, &writer, true);
+                    }
+                }
+            }
+        }
+    }
 }
