@@ -5,7 +5,7 @@
     expect(unsafe_code, reason = "stores that pass the caches take pointers")
 )]
 
-use super::output::Element;
+use crate::buffer_pool::Recycled;
 
 /// Size, in bytes, of an image from which its column outgrows the caches.
 const LARGE: usize = 128 << 10;
@@ -31,7 +31,7 @@ impl StreamingCopy {
     /// Copies a part, which has the length of its target. Parts that do not consist of whole vectors are stored as
     /// usual: the two kinds of stores impede each other in one line of memory.
     #[inline]
-    pub(super) fn copy<E: Element>(&self, part: &[E], target: &mut [E]) {
+    pub(super) fn copy<E: Recycled>(&self, part: &[E], target: &mut [E]) {
         #[cfg(target_arch = "x86_64")]
         if self.passes_caches && x86::copy(part, target) {
             return;
@@ -57,11 +57,11 @@ impl Drop for StreamingCopy {
 mod x86 {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
 
-    use super::Element;
+    use crate::buffer_pool::Recycled;
 
     /// Copies elements with streaming stores; returns false, and copies nothing, if the elements are not whole vectors.
     #[inline]
-    pub(super) fn copy<E: Element>(part: &[E], target: &mut [E]) -> bool {
+    pub(super) fn copy<E: Recycled>(part: &[E], target: &mut [E]) -> bool {
         let is_whole = target.as_ptr().cast::<__m128i>().is_aligned()
             && size_of_val(target).is_multiple_of(size_of::<__m128i>());
         if !is_whole || part.len() != target.len() {
