@@ -87,16 +87,15 @@ impl BitReader {
         self
     }
 
-    /// Passes over bits. With the flag [`END`], which the shift ignores, a block's last bits are followed by
-    /// [`Self::forget_end`]: a mask here would lengthen the chain of a lookup, a shift and the next lookup,
-    /// for which the loops wait.
+    /// Passes over bits. The flag [`END`] may be set in `bits`: the shift ignores it, and [`Self::forget_end`] takes
+    /// it off the count. A mask would be slower, since the next lookup waits for this shift.
     #[inline(always)]
     const fn consume(&mut self, bits: u32) {
         self.bits = self.bits.wrapping_shl(bits);
         self.count = self.count.wrapping_sub(bits);
     }
 
-    /// Takes the flag [`END`] off the number of bits that were passed over.
+    /// Takes the flag [`END`] off the count, after the last bits of a block.
     #[inline(always)]
     const fn forget_end(&mut self) {
         self.count = self.count.wrapping_add(END as u32);

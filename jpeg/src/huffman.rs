@@ -71,8 +71,8 @@ pub(crate) struct SkipEntry {
 /// Flag of an entry's bits: the block ends.
 pub(crate) const END: u8 = 0x80;
 
-/// Number of places that an entry without a symbol covers at least: it passes the end of every block, so one
-/// check finds both.
+/// Smallest gap of an entry without a symbol. It passes the end of every block, so one comparison finds both missing
+/// symbols and ends of blocks.
 const NO_GAP: u8 = 64;
 
 /// The codes of a specification.

@@ -152,8 +152,8 @@ pub(crate) fn seed_egraph(
 
 /// Restores congruence after unions.
 ///
-/// egg measures the time of each rebuild for its log. Its clock, quanta, calibrates itself at the first call, which takes
-/// 2 to 20 ms and up to 200, so it gets one that stands still.
+/// egg times each rebuild for its log, with the clock of quanta. Calibrating that clock takes 2 to 20 ms of the first
+/// plan (200 ms at most), so egg gets a mock clock.
 pub(super) fn rebuild(graph: &mut PlanGraph) {
     quanta::with_clock(&quanta::Clock::mock().0, || graph.rebuild());
 }

@@ -163,6 +163,12 @@ impl<E: Element> ColumnWriter<E> {
             return;
         }
         let bytes = u8::of(pixels);
+        if self.tables.is_none() && !flip && !self.planes {
+            for (out, byte) in out.iter_mut().zip(bytes) {
+                *out = E::of_byte(*byte);
+            }
+            return;
+        }
         let stride = width * channels;
         let copy = StreamingCopy::new(out);
         if self.planes {
@@ -188,12 +194,6 @@ impl<E: Element> ColumnWriter<E> {
                         (None, _) => put(&copy, row, out, flip, |[p], [o]| *o = E::of_byte(*p)),
                     }
                 }
-            }
-            return;
-        }
-        if self.tables.is_none() && !flip {
-            for (out, byte) in out.iter_mut().zip(bytes) {
-                *out = E::of_byte(*byte);
             }
             return;
         }
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
     use crate::image::testing::image_of;
 
-    /// Writes an image, and compares each element with that which its place calls for.
+    /// Writes an image, and compares each element with the sample that belongs at its place.
     fn assert_written(pixels: &Pixels, writer: &ColumnWriter<f32>, flip: bool) {
         let PixelShape {
             height,

@@ -1,39 +1,35 @@
-//! Copies finished pixels past the caches.
+//! Copies finished pixels with stores that bypass the caches.
 
-#![cfg_attr(
-    target_arch = "x86_64",
-    expect(unsafe_code, reason = "stores that pass the caches take pointers")
-)]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "streaming stores take pointers"))]
 
 use crate::buffer_pool::Recycled;
 
-/// Size, in bytes, of an image from which its column outgrows the caches.
+/// Smallest image, in bytes, that bypasses the caches: the column of a batch of such images does not fit in them.
 const LARGE: usize = 128 << 10;
 
 /// Copies parts of an image to a column.
 ///
-/// The column of a batch of large images does not fit in the caches. An ordinary store first reads the line of memory
-/// that it changes, and evicts another one; a streaming store does neither (Intel 64 and IA-32 Architectures
-/// Optimization Reference Manual, "Non-temporal store instructions").
+/// An ordinary store reads the cache line that it changes, and evicts another line. A streaming store does neither
+/// (Intel 64 and IA-32 Architectures Optimization Reference Manual, "Non-temporal store instructions").
 #[derive(Debug)]
 pub(super) struct StreamingCopy {
-    passes_caches: bool,
+    bypasses_caches: bool,
 }
 
 impl StreamingCopy {
-    /// Creates the copy of an image, which passes the caches if the image is large.
+    /// Creates the copy of an image. It bypasses the caches if the image is large.
     pub(super) fn new<E>(image: &[E]) -> Self {
         Self {
-            passes_caches: cfg!(target_arch = "x86_64") && size_of_val(image) >= LARGE,
+            bypasses_caches: cfg!(target_arch = "x86_64") && size_of_val(image) >= LARGE,
         }
     }
 
-    /// Copies a part, which has the length of its target. Parts that do not consist of whole vectors are stored as
-    /// usual: the two kinds of stores impede each other in one line of memory.
+    /// Copies a part to a target of the same length. A part that is not made of whole vectors takes ordinary stores:
+    /// mixing both kinds of stores in one cache line is slow.
     #[inline]
     pub(super) fn copy<E: Recycled>(&self, part: &[E], target: &mut [E]) {
         #[cfg(target_arch = "x86_64")]
-        if self.passes_caches && x86::copy(part, target) {
+        if self.bypasses_caches && x86::copy(part, target) {
             return;
         }
         target.copy_from_slice(part);
@@ -41,10 +37,10 @@ impl StreamingCopy {
 }
 
 impl Drop for StreamingCopy {
-    /// Makes the stores visible to other threads before anything that this thread stores later.
+    /// Orders the streaming stores before all later stores of this thread.
     fn drop(&mut self) {
         #[cfg(target_arch = "x86_64")]
-        if self.passes_caches {
+        if self.bypasses_caches {
             // SAFETY: every x86-64 machine has the instruction.
             unsafe {
                 std::arch::x86_64::_mm_sfence();
@@ -86,8 +82,8 @@ mod tests {
     #[test]
     fn every_part_arrives() {
         let values: Vec<f32> = (0..LARGE / 2).map(|v| v as f32).collect();
-        for passes_caches in [false, true] {
-            let copy = StreamingCopy { passes_caches };
+        for bypasses_caches in [false, true] {
+            let copy = StreamingCopy { bypasses_caches };
             for (start, length) in [
                 (0, 0),
                 (0, 3),
@@ -112,7 +108,7 @@ mod tests {
             }
         }
         let large = StreamingCopy::new(&values);
-        assert_eq!(large.passes_caches, cfg!(target_arch = "x86_64"));
-        assert!(!StreamingCopy::new(&values[..1000]).passes_caches);
+        assert_eq!(large.bypasses_caches, cfg!(target_arch = "x86_64"));
+        assert!(!StreamingCopy::new(&values[..1000]).bypasses_caches);
     }
 }
