@@ -19,6 +19,7 @@ mod kernels;
 mod needed;
 mod planning;
 mod replay;
+mod segments;
 #[path = "../common/tar.rs"]
 mod tar;
 mod webdataset;

@@ -35,6 +35,9 @@ const KEPT_BYTES: usize = 256 << 20;
 /// small pieces of memory well enough.
 const SMALL: usize = 1 << 20;
 
+/// Capacities are powers of two, in bytes, and multiples of this size above it.
+const CAPACITY_STEP: usize = 16 << 20;
+
 /// Number of attempts to lock a free list. Other threads hold the lock for less than a microsecond.
 const PATIENCE: usize = 64;
 
@@ -79,8 +82,13 @@ impl<E: Recycled> FreeList<E> {
                 return E::zeroed(len);
             }
             // A rounded capacity also fits the next column if columns differ in size. Unwritten
-            // memory occupies no pages.
-            let mut memory = E::zeroed(bytes.next_power_of_two() / size_of::<E>());
+            // memory occupies no pages, but counts as idle.
+            let capacity = if bytes <= CAPACITY_STEP {
+                bytes.next_power_of_two()
+            } else {
+                bytes.next_multiple_of(CAPACITY_STEP)
+            };
+            let mut memory = E::zeroed(capacity / size_of::<E>());
             // A first epoch writes every column to fresh memory, and faulting it in by pages of 4 KiB takes
             // about a seventh of the time of a photo.
             prefer_huge_pages(&memory);

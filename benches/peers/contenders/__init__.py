@@ -11,6 +11,7 @@ LABELS = {
     "forebay": "Forebay",
     "forebay-statistical": "Forebay, `relax = 'statistical'`",
     "forebay-float": "Forebay, `to_float` first",
+    "forebay-unindexed": "Forebay, `index = 'off'`",
     "tf_data": "tf.data",
     "torchvision": "torchvision.io + v2",
     "pillow": "PIL + torchvision",

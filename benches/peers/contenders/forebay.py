@@ -36,6 +36,8 @@ PIXELS = {
     "decode": (DECODED,) * 2,
     "small": (f"center_crop({DECODED}, {THUMBNAIL_CROP}, {THUMBNAIL_CROP})",) * 2,
 }
+#: The options of variants.
+OPTIONS = {"statistical": " OPTIONS (relax = 'statistical')", "unindexed": " OPTIONS (index = 'off')"}
 TABLE = "SELECT id, price * clicks AS spent, price * 0.01 AS hundredth FROM parquet('{}') WHERE clicks > 20"
 CRITEO = "SELECT label, {}, {} FROM parquet('{{}}')".format(
     ", ".join(f"CAST(ln(CAST(greatest(coalesce(i{n}, 0), 0) + 1 AS DOUBLE)) AS REAL) AS i{n}" for n in range(1, 14)),
@@ -61,7 +63,7 @@ def query(workload, variant, data, is_fixed=False):
     if workload.chain != "decode":
         text += f" BATCH {workload.batch}"
     # Outputs are compared with the tier that is timed.
-    return text + (" OPTIONS (relax = 'statistical')" if variant == "statistical" else "")
+    return text + OPTIONS.get(variant, "")
 
 
 class Forebay:

@@ -19,6 +19,8 @@ pub struct Report {
     pub cached: bool,
     /// Cost of computing one of the cached rows; 0 if the chosen plan caches no rows.
     pub cached_row: Cost,
+    /// Estimated mean size of an output row, in bytes; `None` if the plan runs as written.
+    pub row_bytes: Option<u64>,
     /// The cache point of the chosen plan, if the cache already held some or all of its rows and
     /// the plan was chosen for that reason.
     pub stored: Option<StoredPoint>,

@@ -123,6 +123,8 @@ pub(super) fn search_with(
     report.chosen = priced.total;
     report.cached = priced.cached_at.is_some();
     report.cached_row = priced.cached_row;
+    report.row_bytes = graph::plan_fact(&graph, root)
+        .and_then(|fact| u64::try_from(fact.bytes(wanted.iter())).ok());
     report.stored = stored;
     Ok(Searched {
         start: term,

@@ -8,9 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array, new_null_array};
-use arrow::compute::{concat, take};
-use arrow::datatypes::DataType;
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array, new_empty_array, new_null_array};
+use arrow::compute::take;
 use arrow::error::ArrowError;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
@@ -25,46 +24,14 @@ use forebay_udfs::{
     MAX_BATCH_BYTES, OversizedBatch, RowFailure, RunFailure, bounded, row_function,
 };
 
-use super::compact::{compact, compact_batch};
+use super::compact::compact_batch;
+use super::concat::{Oversized, concatenated};
 use super::conform::conform;
 use super::unwind::caught;
 use super::wrapped::{row_call, uncleared};
 
 /// Failed rows of a batch, by row index: the operator that failed, and the cause of the failure.
 pub type Failures = BTreeMap<usize, (String, String)>;
-
-/// Error that several rows do not fit into one array, although each row alone does. The offsets of
-/// a string column, for example, end at 2 GiB, and the keys of a dictionary at the maximum of the
-/// key type. No row is at fault.
-#[derive(Debug, thiserror::Error)]
-#[error("{rows} rows do not fit into one column of type {data_type}: {cause}")]
-pub struct Oversized {
-    rows: usize,
-    data_type: DataType,
-    cause: ArrowError,
-}
-
-/// Returns true if `error` says that the rows of a batch do not fit into one array.
-pub fn is_oversized(error: &DataFusionError) -> bool {
-    match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
-            is_oversized(inner)
-        }
-        DataFusionError::Shared(inner) => is_oversized(inner),
-        DataFusionError::External(source) => {
-            source.is::<Oversized>() || source.is::<OversizedBatch>()
-        }
-        DataFusionError::ArrowError(arrow, _) => is_overflow(arrow),
-        _ => false,
-    }
-}
-
-fn is_overflow(error: &ArrowError) -> bool {
-    matches!(
-        error,
-        ArrowError::OffsetOverflowError(_) | ArrowError::DictionaryKeyOverflowError
-    )
-}
 
 /// Evaluates `expr` for every row of `batch`. A row for which `expr` fails gets null and an entry
 /// in the returned failures.
@@ -275,35 +242,6 @@ fn narrowed(
     Ok((moved.data, batch.project(&read)?))
 }
 
-/// Concatenates arrays of the same type.
-///
-/// # Errors
-/// Returns an error for which [`is_oversized`] is true if the arrays do not fit into one array.
-pub fn concatenated(arrays: &[&dyn Array]) -> Result<ArrayRef> {
-    if let Ok(Ok(joined)) = caught(|| concat(arrays)) {
-        return Ok(joined);
-    }
-    // A dictionary may hold values that no row uses. Without these values, the arrays may fit.
-    let own = arrays
-        .iter()
-        .map(|array| compact(&array.slice(0, array.len())));
-    let own = own.collect::<std::result::Result<Vec<_>, _>>()?;
-    let own: Vec<&dyn Array> = own.iter().map(AsRef::as_ref).collect();
-    // Arrow panics on overflowing list offsets.
-    let cause = match caught(|| concat(&own)) {
-        Ok(Ok(joined)) => return Ok(joined),
-        Ok(Err(error)) if is_overflow(&error) => error,
-        Ok(Err(error)) => return Err(error.into()),
-        Err(panicked) => ArrowError::ComputeError(panicked.to_string()),
-    };
-    let first = arrays.first().map(|array| array.data_type().clone());
-    Err(DataFusionError::External(Box::new(Oversized {
-        rows: arrays.iter().map(|array| array.len()).sum(),
-        data_type: first.unwrap_or(DataType::Null),
-        cause,
-    })))
-}
-
 /// Evaluates `expr` over `batch`, which is compact. On failure, does the same for each half of
 /// `batch`, down to single rows.
 fn halve(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<(ArrayRef, Failures)> {
@@ -403,13 +341,14 @@ fn culprit(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, cause: &str) -> St
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use arrow::array::{AsArray, BinaryArray, Int64Array};
-    use arrow::datatypes::Int64Type;
+    use arrow::array::{Array, AsArray, BinaryArray, Int64Array};
+    use arrow::datatypes::{DataType, Int64Type};
     use datafusion::common::exec_err;
     use datafusion::logical_expr::{Volatility, create_udf};
     use datafusion::physical_expr::expressions::{cast, col, in_list};
 
     use super::*;
+    use crate::fragment::concat::is_oversized;
 
     type Kernel = fn(&Int64Array) -> Result<()>;
 

@@ -7,6 +7,7 @@ use arrow::compute::FilterBuilder;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 
+use super::concat::{has_large_rows, taken};
 use super::exec::{RowOperator, only};
 use super::row_batch::{RowBatch, SlotError};
 use super::row_expr::RowExpr;
@@ -65,11 +66,14 @@ fn keep(batch: RowBatch, truth: &BooleanArray, left: Option<&BTreeSet<usize>>) -
     }
     let kept = FilterBuilder::new(truth).optimize().build();
     let columns = batch.columns.iter().enumerate();
+    let is_kept = |row: &usize| truth.is_valid(*row) && truth.value(*row);
+    let rows = || (0..truth.len()).filter(is_kept).map(|row| row as u64);
     let columns = columns.map(|(number, column)| match left {
         Some(left) if !left.contains(&number) => Ok(column.slice(0, kept.count())),
-        _ => kept.filter(column),
+        _ if has_large_rows(column) => taken(column, &UInt64Array::from_iter_values(rows())),
+        _ => Ok(kept.filter(column)?),
     });
-    let columns = columns.collect::<Result<_, _>>()?;
+    let columns = columns.collect::<Result<_>>()?;
     Ok(RowBatch {
         columns,
         rows: kept.filter(&batch.rows)?,

@@ -9,7 +9,7 @@
 //! | [`row_batch`], [`row_expr`] | batches of keyed rows whose slots may hold errors, and expressions over them |
 //! | [`compile`] | compilation of logical expressions to physical ones |
 //! | [`evaluate`] | evaluation of expressions, in which single rows may fail |
-//! | [`compact`], [`conform`], [`unwind`] | compaction of arrays, conversion to declared types, caught panics |
+//! | [`compact`], [`concat`](mod@concat), [`conform`], [`unwind`] | compaction and concatenation of arrays, conversion to declared types, caught panics |
 //! | [`hidden`], `fill_null` | removal of values hidden under nulls, replacement of nulls |
 //! | `wrapped` | expressions whose values are changed, IN lists that differ from row to row |
 //! | [`exec`] | the `ExecutionPlan` of a row operator |
@@ -18,6 +18,7 @@
 
 pub mod compact;
 pub mod compile;
+pub mod concat;
 pub mod conform;
 pub mod evaluate;
 pub mod exec;

@@ -13,6 +13,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int32Type, Schema, Sch
 use datafusion::common::{Result, internal_err};
 use forebay_udfs::row::{RowColumn, row_field};
 
+use super::concat::taken;
 use super::hidden::cleared;
 use crate::record_batch::record_batch;
 
@@ -168,8 +169,8 @@ impl RowBatch {
         let columns = self
             .columns
             .iter()
-            .map(|c| take(c, indices, None))
-            .collect::<Result<_, _>>()?;
+            .map(|c| taken(c, indices))
+            .collect::<Result<_>>()?;
         let rows = indices.values().iter().map(|&row| (self, row as usize));
         Ok(Self {
             columns,

@@ -10,7 +10,7 @@ use forebay_planner::rows::cut::{PlanCut, cut};
 
 use super::OpenJob;
 use crate::error::Result;
-use crate::fragment::evaluate::is_oversized;
+use crate::fragment::concat::is_oversized;
 use crate::fragment::row_batch::{RowBatch, hidden_schema};
 use crate::fragment::scan::Leaf;
 use crate::fragment::{Fragment, NodeTotals};

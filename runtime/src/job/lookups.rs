@@ -15,7 +15,8 @@ use futures::TryStreamExt;
 
 use super::open_plan::{OpenPlan, RightSides};
 use crate::fragment::compile::{Compiler, key_types};
-use crate::fragment::evaluate::{concatenated, evaluate, is_oversized};
+use crate::fragment::concat::{concatenated, is_oversized};
+use crate::fragment::evaluate::evaluate;
 use crate::fragment::lookup::LookupTable;
 use crate::segment::{Env, SegmentContext, StoredData, stored_order};
 

@@ -54,6 +54,8 @@ pub struct OpenJob {
     /// Estimated cost of computing the output of a stored row, in picoseconds; `None` if the
     /// optimiser made no estimate.
     pub(crate) row_cost: Option<u128>,
+    /// Estimated mean size of an output row, in bytes; `None` if the optimiser made no estimate.
+    pub(crate) row_bytes: Option<u64>,
     /// True if the CPU time of each operator is measured.
     pub analyze: bool,
     /// Memory limit in bytes; `None` if the user set no limit.
@@ -106,6 +108,7 @@ impl OpenJob {
                 .map(|function| function.name().to_owned())
                 .collect(),
             row_cost: report.map(|report| report.epoch_cost() / rows),
+            row_bytes: report.and_then(|report| report.row_bytes),
             analyze: config.analyze,
             memory_limit: config.memory_limit,
             segments: SegmentContext {

@@ -24,11 +24,12 @@ use crate::source::{Access, Scan, Source};
 
 /// Maximum number of splits that are read for a sample.
 const SPLITS: u64 = 4;
-/// Size in bytes of the sampled rows at which reading stops. Large images take long to decode, and
-/// a few of them suffice.
-const BYTES: usize = 8 << 20;
-/// Number of rows that are fetched in one call.
-const AT_ONCE: usize = 8;
+/// Approximate maximum size of the sampled rows in bytes. Reading more delays the start of a run, and
+/// the sizes of a few large images say enough about the others.
+const BYTES: usize = 4 << 20;
+/// Number of rows that are fetched first. Each further call fetches at most twice as many as the one
+/// before.
+const FIRST_ROWS: usize = 8;
 
 /// Sample rows of each scan of a plan: the columns that the scan reads, and the hidden row column.
 #[derive(Debug)]
@@ -143,20 +144,26 @@ async fn direct(
         }
     }
     let (mut read, mut batches, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for numbers in numbers.chunks(AT_ONCE) {
-        let rows = numbers.iter().filter_map(|&number| snapshot.row(number));
+    let (mut rest, mut count) = (numbers.as_slice(), FIRST_ROWS);
+    while !rest.is_empty() && bytes < BYTES {
+        let (some, after) = rest.split_at(count.min(rest.len()));
+        let rows = some.iter().filter_map(|&number| snapshot.row(number));
         let wanted: Vec<(u32, u64)> = rows.map(|row| snapshot.in_source(row)).collect();
-        let (batch, failed) = source.fetch(&wanted, projection).await?;
+        let (mut batch, failed) = source.fetch(&wanted, projection).await?;
         let is_sound = |row: &usize| failed.iter().all(|error| error.row != *row);
         let sound: Vec<usize> = (0..wanted.len()).filter(is_sound).collect();
-        read.extend(sound.iter().map(|&row| numbers[row]));
-        let indices = UInt32Array::from_iter_values(sound.into_iter().map(|row| row as u32));
-        let batch = take_record_batch(&batch, &indices)?;
+        if sound.len() < wanted.len() {
+            let indices = sound.iter().map(|&row| row as u32);
+            batch = take_record_batch(&batch, &UInt32Array::from_iter_values(indices))?;
+        }
+        read.extend(sound.into_iter().map(|row| some[row]));
         bytes += batch.get_array_memory_size();
         batches.push(batch);
-        if bytes >= BYTES {
-            break;
-        }
+        // As many rows as fit if they are as large as those before, but no more than twice as many:
+        // the next ones may be far larger.
+        let each = (bytes / read.len().max(1)).max(1);
+        count = (BYTES.saturating_sub(bytes) / each).clamp(1, 2 * some.len());
+        rest = after;
     }
     Ok((read, batches))
 }

@@ -13,9 +13,13 @@ use crate::stream::assignment::RankAssignment;
 const SEGMENT_TIME: u128 = 50_000_000_000;
 /// Size in bytes of segments of which two for each thread are computed concurrently.
 const SMALL_SEGMENT_BYTES: u64 = 4 << 20;
-/// Maximum size in bytes of a batch that is computed as one segment. Such a batch need not be
-/// concatenated from several segments.
-const WHOLE_BATCH_BYTES: u64 = 64 << 20;
+/// Maximum size in bytes of a batch that is computed as one segment in another process. A worker
+/// computes few leases at a time, and the client holds their results.
+const REMOTE_BATCH_BYTES: u64 = 64 << 20;
+/// Number of batches that are in memory at the same time if each is one segment and one segment is
+/// computed at a time: one is being computed, one waits in the channel, and one is with the
+/// consumer.
+const WHOLE_BATCHES: u64 = 3;
 /// Memory in bytes that is reserved for allocations that are not accounted individually.
 const MEMORY_FLOOR: u64 = 16 << 20;
 
@@ -44,8 +48,8 @@ pub(super) fn segment_size(
     let batch_rows = ranks.full().unwrap_or(1).max(1);
     let width = RowWidth::of(job.plan.reader.fragment.schema());
     let batch_bytes = width.fixed.saturating_mul(batch_rows);
-    // One batch is being filled, one waits in the channel, and one is with the consumer.
-    let minimum = batch_bytes.saturating_mul(3).saturating_add(MEMORY_FLOOR);
+    let whole_batches = batch_bytes.saturating_mul(WHOLE_BATCHES);
+    let minimum = whole_batches.saturating_add(MEMORY_FLOOR);
     if job.memory_limit.is_some() && limit < minimum {
         return Err(Error::Memory { limit, minimum });
     }
@@ -54,7 +58,9 @@ pub(super) fn segment_size(
     job.env().room.share(parts, minimum);
 
     let stored = job.plan.data.snapshot.row_bytes();
-    let row_bytes = width.estimate(stored).max(stored).max(1);
+    let estimated = job.row_bytes.filter(|_| width.ragged);
+    let row_bytes = estimated.unwrap_or_else(|| width.estimate(stored));
+    let row_bytes = row_bytes.max(stored).max(1);
     let batch_bytes = row_bytes.saturating_mul(batch_rows);
     let by_time = job.row_cost.map_or(u64::MAX, |row| {
         let rows = SEGMENT_TIME / row.max(1);
@@ -62,11 +68,13 @@ pub(super) fn segment_size(
     });
     let rows = job.segments.rows_by_bytes().min(by_time);
     // Image functions keep all threads busy with the rows of one batch, so a batch is one
-    // segment and need not be concatenated.
-    let is_whole = width.tensors
-        && !width.ragged
-        && job.host_functions.is_empty()
-        && batch_bytes <= WHOLE_BATCH_BYTES.min(limit / 8);
+    // segment, and its rows are not copied together from several segments.
+    let fits = if config.internals.engine.is_some() {
+        batch_bytes <= REMOTE_BATCH_BYTES.min(limit / 8)
+    } else {
+        batch_bytes <= limit / WHOLE_BATCHES
+    };
+    let is_whole = width.tensors && job.host_functions.is_empty() && fits;
     let rows = if batch_rows <= rows {
         rows / batch_rows * batch_rows
     } else if is_whole {
@@ -92,7 +100,8 @@ pub(super) fn segment_size(
     let wanted = threads_and_one.max(if is_small { twice } else { 0 });
     let mut in_flight = wanted.min(at_once);
     if is_whole && rows == batch_rows {
-        in_flight = in_flight.min(2);
+        let has_room = batch_bytes <= limit / (WHOLE_BATCHES + 1);
+        in_flight = in_flight.min(if has_room { 2 } else { 1 });
     }
     Ok((rows, in_flight))
 }

@@ -15,7 +15,7 @@ use super::cached_prefix::{CacheUse, Found};
 use super::context::SegmentContext;
 use super::prefix_writer::Fresh;
 use super::window::{Staged, Window, gather, stages};
-use crate::fragment::evaluate::is_oversized;
+use crate::fragment::concat::is_oversized;
 use crate::fragment::row_batch::{RowBatch, RowErrors, SlotError};
 use crate::fragment::scan::Leaf;
 use crate::order::RowLocation;

@@ -8,7 +8,7 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::common::{DataFusionError, internal_err};
 
 use crate::error::{Error, Result};
-use crate::fragment::evaluate::{concatenated, is_oversized};
+use crate::fragment::concat::{concatenated, is_oversized};
 use crate::fragment::row_batch::{RowBatch, RowErrors};
 use crate::order::Snapshot;
 use crate::stream::accountant::{ALL_ROWS, Accountant, StreamPoint};

@@ -78,7 +78,12 @@ fuzz_target!(|input: (u64, u8, Vec<Step>, &[u8])| {
     let store = Arc::new(SeekIndexStore::default());
     let indexes = SeekIndexAccess::new(store, MEMORY, true);
     for indexes in [None, Some(indexes.clone()), Some(indexes)] {
-        assert_eq!(evaluate(indexes, &fused.data, &batch), expected);
+        let found = evaluate(indexes, &fused.data, &batch);
+        // A program requests memory for all its functions, and is refused before it decodes. A function
+        // that is called alone requests memory for decoding only.
+        if !is_refused(&found) {
+            assert_eq!(found, expected);
+        }
     }
 });
 
@@ -205,6 +210,12 @@ fn plan(expr: &Expr, batch: &RecordBatch) -> Result<Arc<dyn PhysicalExpr>, DataF
     )?;
     planned.return_field(&batch.schema())?;
     Ok(planned)
+}
+
+/// True if an evaluation ended because its images take more memory than the limit.
+fn is_refused(evaluated: &Result<ArrayRef, String>) -> bool {
+    let is_limit = |why: &String| why.contains("the memory limit of ");
+    evaluated.as_ref().is_err_and(is_limit)
 }
 
 /// Evaluates an expression with the seek indexes `indexes`; an error is returned as its text.
