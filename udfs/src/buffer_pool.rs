@@ -33,7 +33,7 @@ const KEPT: usize = 4;
 const KEPT_BYTES: usize = 256 << 20;
 /// Size, in bytes, below which memory is not recycled here, because the allocator itself recycles
 /// small pieces of memory well enough.
-const SMALL: usize = 1 << 20;
+pub const SMALL: usize = 1 << 20;
 
 /// Capacities are powers of two, in bytes, and multiples of this size above it.
 const CAPACITY_STEP: usize = 16 << 20;

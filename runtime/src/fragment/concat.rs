@@ -16,13 +16,11 @@ use arrow::datatypes::{DataType, Float16Type, Float32Type, UInt8Type};
 use arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
 use forebay_udfs::OversizedBatch;
-use forebay_udfs::buffer_pool::{self, Recycled};
+use forebay_udfs::buffer_pool::{self, Recycled, SMALL};
 
 use super::compact::compact;
 use super::unwind::caught;
 
-/// Size in bytes from which a column is copied to recycled memory.
-const LARGE: usize = 1 << 20;
 /// Size in bytes from which a row is copied as a slice.
 const LARGE_ROW: usize = 4 << 10;
 
@@ -88,8 +86,8 @@ pub fn concatenated(arrays: &[&dyn Array]) -> Result<ArrayRef> {
     })))
 }
 
-/// True if the rows of `array` are images or other large tensors. Arrow's kernels for some of the rows of such an
-/// array compute the place of each element.
+/// True if the rows of `array` are images or other large values. Arrow's kernels that select rows copy
+/// them element by element.
 pub fn has_large_rows(array: &dyn Array) -> bool {
     let is_nested = matches!(
         array.data_type(),
@@ -116,10 +114,8 @@ fn bytes_of(array: &dyn Array) -> usize {
 
 /// Concatenates arrays of the same type, large ones in recycled memory.
 fn joined(arrays: &[&dyn Array]) -> Result<ArrayRef, ArrowError> {
-    if arrays.iter().map(|array| bytes_of(*array)).sum::<usize>() < LARGE {
-        return concat(arrays);
-    }
-    let Some(first) = arrays.first() else {
+    let bytes: usize = arrays.iter().map(|array| bytes_of(*array)).sum();
+    let Some(first) = arrays.first().filter(|_| bytes >= SMALL) else {
         return concat(arrays);
     };
     match first.data_type() {
@@ -254,7 +250,7 @@ mod tests {
     #[test]
     fn large_images_are_joined_in_recycled_memory() {
         let valid = NullBuffer::from(vec![true, true, false, true, true, true]);
-        let size = LARGE / 4;
+        let size = SMALL / 4;
         let element = |data_type| Arc::new(Field::new("item", data_type, false));
         let reals =
             PrimitiveArray::<Float32Type>::from_iter_values((0..ROWS * size).map(|i| i as f32));

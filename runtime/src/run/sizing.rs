@@ -16,10 +16,9 @@ const SMALL_SEGMENT_BYTES: u64 = 4 << 20;
 /// Maximum size in bytes of a batch that is computed as one segment in another process. A worker
 /// computes few leases at a time, and the client holds their results.
 const REMOTE_BATCH_BYTES: u64 = 64 << 20;
-/// Number of batches that are in memory at the same time if each is one segment and one segment is
-/// computed at a time: one is being computed, one waits in the channel, and one is with the
-/// consumer.
-const WHOLE_BATCHES: u64 = 3;
+/// Number of batches that are in memory at the same time if one is computed at a time: that one, one that
+/// waits in the channel, and one that is with the consumer.
+const BATCHES_ALIVE: u64 = 3;
 /// Memory in bytes that is reserved for allocations that are not accounted individually.
 const MEMORY_FLOOR: u64 = 16 << 20;
 
@@ -48,8 +47,8 @@ pub(super) fn segment_size(
     let batch_rows = ranks.full().unwrap_or(1).max(1);
     let width = RowWidth::of(job.plan.reader.fragment.schema());
     let batch_bytes = width.fixed.saturating_mul(batch_rows);
-    let whole_batches = batch_bytes.saturating_mul(WHOLE_BATCHES);
-    let minimum = whole_batches.saturating_add(MEMORY_FLOOR);
+    let alive = batch_bytes.saturating_mul(BATCHES_ALIVE);
+    let minimum = alive.saturating_add(MEMORY_FLOOR);
     if job.memory_limit.is_some() && limit < minimum {
         return Err(Error::Memory { limit, minimum });
     }
@@ -72,7 +71,7 @@ pub(super) fn segment_size(
     let fits = if config.internals.engine.is_some() {
         batch_bytes <= REMOTE_BATCH_BYTES.min(limit / 8)
     } else {
-        batch_bytes <= limit / WHOLE_BATCHES
+        batch_bytes <= limit / BATCHES_ALIVE
     };
     let is_whole = width.tensors && job.host_functions.is_empty() && fits;
     let rows = if batch_rows <= rows {
@@ -100,7 +99,7 @@ pub(super) fn segment_size(
     let wanted = threads_and_one.max(if is_small { twice } else { 0 });
     let mut in_flight = wanted.min(at_once);
     if is_whole && rows == batch_rows {
-        let has_room = batch_bytes <= limit / (WHOLE_BATCHES + 1);
+        let has_room = batch_bytes <= limit / (BATCHES_ALIVE + 1);
         in_flight = in_flight.min(if has_room { 2 } else { 1 });
     }
     Ok((rows, in_flight))
