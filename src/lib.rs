@@ -75,7 +75,8 @@ pub use forebay_runtime::tail::{Batch, Failure, RunStats};
 /// The object store crate, in the version that [`Session::register_object_store`] accepts.
 pub use object_store;
 pub use run::Run;
-pub use session::{Outcome, Session};
+pub use session::Session;
+pub use session::statements::Outcome;
 pub use which::{BatchName, Provenance, RowOrigin};
 
 /// Compiles the programs of the README as doctests.

@@ -1,6 +1,6 @@
 """Splits the results of a Python function into columns, and checks the types and shapes of arrays.
 
-Each column is passed to `udf_build.rs` in the transfer format of its type. `udf_build.rs` checks the single values of
+Each column is passed to `udf/build.rs` in the transfer format of its type. `udf/build.rs` checks the single values of
 columns that are lists.
 """
 

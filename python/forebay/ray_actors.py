@@ -98,7 +98,7 @@ class Actor:
 
 
 class Outcome(Protocol):
-    """Takes the outcome of a lease (`python/src/ray_engine.rs`)."""
+    """Takes the outcome of a lease (`python/src/ray/engine.rs`)."""
 
     def computed(self, worker: str, summary: bytes, rows: bytes) -> None: ...
     def unfit(self, worker: str, cause: str) -> None: ...

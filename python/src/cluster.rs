@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::error;
 use crate::process::OfProcess;
-use crate::ray_engine::RayEngine;
+use crate::ray::engine::RayEngine;
 use crate::wait::wait;
 
 /// This process's client of a cluster. It connects when it is first used.

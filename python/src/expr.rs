@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::dtype::data_type;
-use crate::udf_class;
+use crate::udf::class;
 
 /// Converts a node to an expression.
 pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
@@ -26,7 +26,7 @@ pub(crate) fn read(node: &Bound<'_, PyAny>) -> PyResult<Expr> {
         "sql" => builder::sql(&text(1)?),
         "lit" => literal(&part(1)?)?,
         "call" => call(&text(1)?, all(&part(2)?)?),
-        "udf" => udf_class::call(&part(1)?, all(&part(2)?)?)?,
+        "udf" => class::call(&part(1)?, all(&part(2)?)?)?,
         "stream" => builder::stream(&text(1)?),
         "binary" => binary_expr(expr(2)?, operator(&text(1)?)?, expr(3)?),
         "not" => Expr::Not(Box::new(expr(1)?)),

@@ -26,7 +26,7 @@ use crate::process::OfProcess;
 use crate::run::Run;
 use crate::source::{self, Arm, PipelineSource};
 use crate::steps::Step;
-use crate::udf_lease::{FunctionLease, functions};
+use crate::udf::lease::{FunctionLease, functions};
 use crate::wait::wait;
 use crate::{config, error, options};
 

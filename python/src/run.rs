@@ -14,7 +14,7 @@ use crate::batch::RawBatch;
 use crate::error;
 use crate::log_records;
 use crate::runtime;
-use crate::udf_lease::FunctionLease;
+use crate::udf::lease::FunctionLease;
 use crate::wait::SLICE;
 
 /// Maximum time to wait for a run's threads when the run is closed.

@@ -214,7 +214,15 @@ fn the_command_line_names_the_expected_arguments() {
         &["run", "-e", TABLE_PIPELINE, "--epochs", "0"],
         "0 is not in 1..",
     );
-    refused(&["run", "-e", TABLE_PIPELINE, "--pipeline", "pp"], "pp");
+    // These names stand in no statement, so the errors have no line.
+    refused(
+        &["run", "-e", TABLE_PIPELINE, "--pipeline", "pp"],
+        "error: unknown pipeline \"pp\"",
+    );
+    refused(
+        &["schema", "-e", TABLE_PIPELINE, "pp"],
+        "error: unknown table or pipeline \"pp\"",
+    );
     refused(
         &["run", "-e", TABLE_PIPELINE, "--rank", "2", "--world", "2"],
         "rank",

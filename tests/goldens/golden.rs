@@ -148,6 +148,7 @@ impl Goldens {
 
     /// Describes each difference of the fields of these pipelines from the checked-in goldens, which
     /// may have more fields.
+    #[allow(dead_code, reason = "only runs on workers are compared by fields")]
     pub(crate) fn differences_of_fields(&self) -> Vec<String> {
         self.differences_from(|mut expected, found| {
             let is_found = |name: &String| found.fields.iter().any(|(found, _)| found == name);

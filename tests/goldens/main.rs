@@ -27,6 +27,7 @@ mod golden;
 mod images;
 mod observe;
 mod odd;
+#[cfg(feature = "cluster")]
 mod on_workers;
 mod planning;
 mod record;

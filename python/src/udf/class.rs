@@ -11,9 +11,9 @@ use forebay_udfs::declare;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use super::caller::PythonCaller;
+use super::types;
 use crate::column::arrow_error;
-use crate::udf::PythonCaller;
-use crate::udf_type;
 
 /// The declaration of a function that was passed to `forebay.udf`. Each process has a separate
 /// object.
@@ -45,11 +45,9 @@ impl Function {
         workers: Option<(usize, Vec<OsString>, Vec<u8>)>,
         pickle: Py<PyAny>,
     ) -> PyResult<Self> {
-        let columns = returns
-            .iter()
-            .map(|(name, kind)| udf_type::read(name, kind));
+        let columns = returns.iter().map(|(name, kind)| types::read(name, kind));
         let columns = columns.collect::<PyResult<Vec<_>>>()?;
-        let value = udf_type::value(columns.clone(), &name, is_struct);
+        let value = types::value(columns.clone(), &name, is_struct);
         let declaration = Declaration {
             name,
             version,
@@ -86,7 +84,7 @@ impl Function {
     fn kinds<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, String, Bound<'py, PyTuple>)>> {
         let columns = self.caller.columns.iter();
         columns
-            .map(|f| Ok((f.name().clone(), udf_type::named(f), udf_type::kind(py, f)?)))
+            .map(|f| Ok((f.name().clone(), types::named(f), types::kind(py, f)?)))
             .collect()
     }
 

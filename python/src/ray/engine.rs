@@ -18,7 +18,7 @@ use pyo3::types::PyBytes;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::ray_rows::decode;
+use super::rows::decode;
 use crate::runtime;
 
 /// Carries leases to actors of Ray.

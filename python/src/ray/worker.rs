@@ -20,8 +20,8 @@ use futures::future::{AbortHandle, Abortable, BoxFuture};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::rows::encode;
 use crate::memory::Memory;
-use crate::ray_rows::encode;
 use crate::wait::wait;
 use crate::{config, runtime};
 

@@ -13,9 +13,9 @@ use forebay_python_functions::function::{Caller, joined};
 use forebay_udfs::RowFailure;
 use pyo3::prelude::*;
 
+use super::build::build;
+use super::rows::ArgumentRows;
 use crate::column::arrow_error;
-use crate::udf_build::build;
-use crate::udf_rows::ArgumentRows;
 
 /// The result of a call for some consecutive rows: the number of rows, the columns (`None` if all
 /// rows failed), and the indices of the failed rows with the causes of their failures.

@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3_arrow::PyArray;
 
+use super::dense::dense;
+use super::types::named;
+use super::values::{self, WrongRows};
 use crate::column::arrow_error;
-use crate::udf_dense::dense;
-use crate::udf_type::named;
-use crate::udf_values::{self, WrongRows};
 
 /// Builds a column of `rows` rows. Also returns the rows whose values have another type than
 /// declared; these rows are null.
@@ -29,7 +29,7 @@ pub(crate) fn build(
     let array: ArrayRef = match kind.as_str() {
         "arrow" => parts.get_item(1)?.extract::<PyArray>()?.into_inner().0,
         "values" => {
-            let (array, found) = udf_values::column(field, &parts.get_item(1)?)?;
+            let (array, found) = values::column(field, &parts.get_item(1)?)?;
             wrong = found;
             array
         }
