@@ -110,14 +110,18 @@ def test_ctrl_c_interrupts_the_wait_for_a_batch(tmp_path):
     folder = make_photos(tmp_path, 400)
     command = [sys.executable, "-c", INTERRUPTED, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "waiting\n"
+        says(process, "waiting\n")
         process.send_signal(signal.SIGINT)
-        line, errors = process.stdout.readline(), ""
-        if line != "interrupted\n":
-            errors = process.stderr.read()
-            process.wait(timeout=60)
-        assert line == "interrupted\n", f"exit status {process.returncode}: {errors}"
-        assert process.wait(timeout=60) == 0
+        says(process, "interrupted\n")
+        assert process.wait(timeout=60) == 0, process.stderr.read()
+
+
+def says(process, line):
+    """Checks the next line of a process."""
+    found = process.stdout.readline()
+    if found != line:
+        errors = process.stderr.read()
+        raise AssertionError(f"{found!r}, exit status {process.wait(timeout=60)}: {errors}")
 
 
 def test_other_threads_run_while_a_batch_is_awaited(tmp_path):
