@@ -62,6 +62,24 @@ pub(super) trait Building {
     fn finish(self: Box<Self>, py: Python<'_>) -> PyResult<(ArrayRef, WrongRows)>;
 }
 
+/// The methods of [`Building`] that a builder of arrow has, too; the builder is the field `$arrow`.
+macro_rules! of_arrow {
+    ($arrow:tt) => {
+        fn append_null(&mut self) {
+            self.$arrow.append_null();
+        }
+
+        fn len(&self) -> usize {
+            arrow::array::ArrayBuilder::len(&self.$arrow)
+        }
+
+        fn finish(mut self: Box<Self>, _: Python<'_>) -> PyResult<(ArrayRef, WrongRows)> {
+            Ok((std::sync::Arc::new(self.$arrow.finish()), Vec::new()))
+        }
+    };
+}
+pub(super) use of_arrow;
+
 /// Fails if a column of `held` elements cannot take `more` further elements: Arrow's offsets have
 /// 32 bits. The elements of a text or binary column are its bytes.
 pub(super) fn has_room(held: usize, more: usize) -> Pushed {

@@ -1,7 +1,5 @@
 //! Builders of numbers and booleans.
 
-use std::sync::Arc;
-
 use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanBuilder, PrimitiveBuilder};
 use arrow::datatypes::{
     Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
@@ -10,7 +8,7 @@ use arrow::datatypes::{
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt};
 
-use super::building::{Building, Pushed};
+use super::building::{Building, Pushed, of_arrow};
 use super::error::{ReadError, WrongRows, found};
 use super::numpy::{Numpy, is_a};
 use crate::dtype::element;
@@ -105,10 +103,6 @@ impl<T: Number> Building for Numbers<T> {
         Ok(())
     }
 
-    fn append_null(&mut self) {
-        self.values.append_null();
-    }
-
     fn extend_array(&mut self, array: &Bound<'_, PyAny>) -> Result<bool, ReadError> {
         let dtype: String = array.getattr("dtype")?.getattr("str")?.extract()?;
         let is_masked = array.hasattr("mask")?;
@@ -123,13 +117,7 @@ impl<T: Number> Building for Numbers<T> {
         Ok(true)
     }
 
-    fn len(&self) -> usize {
-        arrow::array::ArrayBuilder::len(&self.values)
-    }
-
-    fn finish(mut self: Box<Self>, _: Python<'_>) -> PyResult<(ArrayRef, WrongRows)> {
-        Ok((Arc::new(self.values.finish()), Vec::new()))
-    }
+    of_arrow!(values);
 }
 
 /// A builder of booleans.
@@ -145,15 +133,5 @@ impl Building for Flags {
         Ok(())
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn len(&self) -> usize {
-        arrow::array::ArrayBuilder::len(&self.0)
-    }
-
-    fn finish(mut self: Box<Self>, _: Python<'_>) -> PyResult<(ArrayRef, WrongRows)> {
-        Ok((Arc::new(self.0.finish()), Vec::new()))
-    }
+    of_arrow!(0);
 }

@@ -1,12 +1,10 @@
 //! Builders of text and bytes.
 
-use std::sync::Arc;
-
 use arrow::array::{ArrayRef, BinaryBuilder, StringBuilder};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 
-use super::building::{Building, Pushed, has_room};
+use super::building::{Building, Pushed, has_room, of_arrow};
 use super::error::{ReadError, WrongRows, found};
 
 /// A builder of text.
@@ -27,17 +25,7 @@ impl Building for Texts {
         Ok(())
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn len(&self) -> usize {
-        arrow::array::ArrayBuilder::len(&self.0)
-    }
-
-    fn finish(mut self: Box<Self>, _: Python<'_>) -> PyResult<(ArrayRef, WrongRows)> {
-        Ok((Arc::new(self.0.finish()), Vec::new()))
-    }
+    of_arrow!(0);
 }
 
 /// A builder of bytes.
@@ -60,15 +48,5 @@ impl Building for ByteStrings {
         Ok(())
     }
 
-    fn append_null(&mut self) {
-        self.0.append_null();
-    }
-
-    fn len(&self) -> usize {
-        arrow::array::ArrayBuilder::len(&self.0)
-    }
-
-    fn finish(mut self: Box<Self>, _: Python<'_>) -> PyResult<(ArrayRef, WrongRows)> {
-        Ok((Arc::new(self.0.finish()), Vec::new()))
-    }
+    of_arrow!(0);
 }
