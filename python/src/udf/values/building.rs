@@ -62,7 +62,8 @@ pub(super) trait Building {
     fn finish(self: Box<Self>, py: Python<'_>) -> PyResult<(ArrayRef, WrongRows)>;
 }
 
-/// The methods of [`Building`] that a builder of arrow has, too; the builder is the field `$arrow`.
+/// Implements the methods of [`Building`] that Arrow's builders have, too, by the builder in the
+/// field `$arrow`.
 macro_rules! of_arrow {
     ($arrow:tt) => {
         fn append_null(&mut self) {
