@@ -9,7 +9,7 @@ mod draw;
 #[path = "common/sequences.rs"]
 mod sequences;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use arrow::array::{AsArray, PrimitiveArray, RecordBatch};
@@ -17,6 +17,7 @@ use arrow::datatypes::Int64Type;
 use async_trait::async_trait;
 use bytes::Bytes;
 use common::cluster::{cluster, engine, moved};
+use common::parallel::{cores, on_threads};
 use draw::Draw;
 use forebay::forebay_cluster::WindowSettings;
 use forebay::forebay_cluster::engine::{
@@ -28,6 +29,7 @@ use forebay::forebay_cluster::source_request::SourceAction;
 use forebay::{Batch, Cluster, RunConfig, Session, Token};
 use futures::future::BoxFuture;
 use sequences::pipeline;
+use tokio::runtime::{Builder, Runtime};
 
 /// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_CLUSTER_CASES";
@@ -140,30 +142,56 @@ async fn sessions(folder: &Path) -> (Session, Session) {
     (here, there)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn workers_yield_the_stream_of_one_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let (here, there) = sessions(folder.path()).await;
+/// Both sessions, the runtime that runs them, and the folder with their files.
+struct Setting {
+    here: Session,
+    there: Session,
+    runtime: Runtime,
+    folder: PathBuf,
+}
+
+impl Setting {
+    /// Returns a setting in a new folder in `parent`.
+    fn new(parent: &Path) -> Self {
+        let folder = tempfile::tempdir_in(parent).unwrap().keep();
+        let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+        let (here, there) = runtime.block_on(sessions(&folder));
+        Setting {
+            here,
+            there,
+            runtime,
+            folder,
+        }
+    }
+
+    fn check(&self, seed: u64) -> Result<(), String> {
+        let sessions = (&self.here, &self.there);
+        self.runtime.block_on(check(sessions, &self.folder, seed))
+    }
+}
+
+#[test]
+fn workers_yield_the_stream_of_one_process() {
+    let parent = tempfile::tempdir().unwrap();
+    let start = || Setting::new(parent.path());
     if let Ok(seed) = std::env::var("FOREBAY_CLUSTER_SEED") {
-        let seed = seed.parse().unwrap();
-        check((&here, &there), folder.path(), seed).await.unwrap();
+        start().check(seed.parse().unwrap()).unwrap();
         return;
     }
     let cases: u64 = std::env::var(CASES_VARIABLE).map_or(300, |cases| cases.parse().unwrap());
-    let mut failed = Vec::new();
-    for seed in 0..cases {
-        if let Err(why) = check((&here, &there), folder.path(), seed).await {
-            failed.push(why);
-        }
-    }
+    let results = on_threads(cores(), 0..cases, start, Setting::check);
+    let failed: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     assert!(
         failed.is_empty(),
         "{} of {cases}: {}",
         failed.len(),
         failed[0]
     );
-    let entries = std::fs::read_dir(folder.path().join("cache")).unwrap();
-    let entries = entries.count();
+    let folders = std::fs::read_dir(parent.path()).unwrap();
+    let caches = folders.map(|folder| folder.unwrap().path().join("cache"));
+    let entries: usize = caches
+        .map(|cache| std::fs::read_dir(cache).unwrap().count())
+        .sum();
     assert!(entries > 5, "{entries} entries are cached");
 }
 

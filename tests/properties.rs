@@ -4,18 +4,22 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::fmt::Write;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use common::parallel::{cores, on_threads};
 use common::{outcome, parquet, photos, table};
 use forebay::clauses::Optimize;
 use forebay::{RunConfig, RunInternals, Session};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use tokio::runtime::{Builder, Runtime};
 
 /// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_PROPERTY_CASES";
+/// Number of parts that may run concurrently. Each draws its pipelines from a seed of its own.
+const PARTS: u8 = 6;
 
 const TABLE_FILTERS: [&str; 7] = [
     "d > 3",
@@ -242,12 +246,74 @@ fn arrow_file(batch: &RecordBatch, path: &std::path::Path) {
     writer.finish().unwrap();
 }
 
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().enable_all().build().unwrap()
+}
+
+/// Runs `cases` random pipelines under several settings. Returns the numbers of streams and of errors,
+/// which were equal under all settings. `part` is the seed.
+fn checked(runtime: &Runtime, session: &Session, part: u8, cases: u32) -> (u32, u32) {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[part; 32]);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 60,
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let (good, failed) = (Cell::new(0), Cell::new(0));
+    let check = |case: Case| {
+        let sql = case.sql();
+        let run = |config: RunConfig| runtime.block_on(outcome(session, "p", config));
+        runtime
+            .block_on(session.execute(&sql))
+            .map_err(|e| TestCaseError::fail(format!("{e}\n{sql}")))?;
+        let base = RunConfig {
+            threads: Some(1),
+            ..RunConfig::default()
+        };
+        let expected = run(base.clone());
+        for variant in variants(&base) {
+            prop_assert_eq!(&run(variant.clone()), &expected, "{:?}\n{}", variant, sql);
+        }
+        let counter = if expected.is_ok() { &good } else { &failed };
+        counter.set(counter.get() + 1);
+        Ok(())
+    };
+    runner.run(&case(), check).unwrap();
+    (good.get(), failed.get())
+}
+
+/// Returns settings that must not affect the stream.
+fn variants(base: &RunConfig) -> [RunConfig; 4] {
+    let segments_of = |rows| RunInternals {
+        segment_rows: Some(rows),
+        ..RunInternals::default()
+    };
+    [
+        RunConfig {
+            threads: Some(2),
+            ..base.clone()
+        },
+        RunConfig {
+            internals: segments_of(3),
+            threads: Some(2),
+            ..base.clone()
+        },
+        RunConfig {
+            internals: segments_of(37),
+            optimize: Some(Optimize::Off),
+            ..base.clone()
+        },
+        RunConfig {
+            memory_limit: Some(24 << 20),
+            ..base.clone()
+        },
+    ]
+}
+
 #[test]
 fn random_pipelines_have_one_digest() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     photos(&at("photos"), 50, 3);
@@ -259,7 +325,6 @@ fn random_pipelines_have_one_digest() {
     arrow_file(&rows, &at("ipc/rows.arrow"));
     csv(&rows, &at("rows.csv"));
     json(&rows, &at("rows.json"));
-    let session = Arc::new(Session::new());
     let sql = format!(
         "CREATE EXTERNAL TABLE photos STORED AS IMAGEFOLDER LOCATION '{0}/photos';
          CREATE EXTERNAL TABLE t_parquet STORED AS PARQUET LOCATION '{0}/t';
@@ -270,73 +335,18 @@ fn random_pipelines_have_one_digest() {
            UNION ALL SELECT id + 1000, x, d, name FROM t_csv WHERE d < 9",
         dir.path().display()
     );
-    runtime.block_on(session.execute(&sql)).unwrap();
-    let cases = std::env::var(CASES_VARIABLE)
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(300);
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[9; 32]);
-    let mut runner = TestRunner::new_with_rng(
-        Config {
-            cases,
-            failure_persistence: None,
-            max_shrink_iters: 60,
-            ..Config::default()
-        },
-        rng,
-    );
-    let tally = std::cell::Cell::new((0, 0));
-    runner
-        .run(&case(), |case| {
-            let sql = case.sql();
-            let run = |config: RunConfig| runtime.block_on(outcome(&session, "p", config));
-            runtime
-                .block_on(session.execute(&sql))
-                .map_err(|e| TestCaseError::fail(format!("{e}\n{sql}")))?;
-            let base = RunConfig {
-                threads: Some(1),
-                ..RunConfig::default()
-            };
-            let expected = run(base.clone());
-            let variants = [
-                RunConfig {
-                    threads: Some(2),
-                    ..base.clone()
-                },
-                RunConfig {
-                    internals: RunInternals {
-                        segment_rows: Some(3),
-                        ..RunInternals::default()
-                    },
-                    threads: Some(2),
-                    ..base.clone()
-                },
-                RunConfig {
-                    optimize: Some(Optimize::Off),
-                    internals: RunInternals {
-                        segment_rows: Some(37),
-                        ..RunInternals::default()
-                    },
-                    ..base.clone()
-                },
-                RunConfig {
-                    memory_limit: Some(24 << 20),
-                    ..base
-                },
-            ];
-            for variant in variants {
-                prop_assert_eq!(&run(variant.clone()), &expected, "{:?}\n{}", variant, sql);
-            }
-            let (good, failed) = tally.get();
-            tally.set(if expected.is_ok() {
-                (good + 1, failed)
-            } else {
-                (good, failed + 1)
-            });
-            Ok(())
-        })
-        .unwrap();
-    let (good, failed) = tally.get();
+    let start = || {
+        let (runtime, session) = (runtime(), Session::new());
+        runtime.block_on(session.execute(&sql)).unwrap();
+        (runtime, session)
+    };
+    let cases: u32 = std::env::var(CASES_VARIABLE).map_or(300, |cases| cases.parse().unwrap());
+    let check = |(runtime, session): &(Runtime, Session), part: u8| {
+        checked(runtime, session, part, cases.div_ceil(u32::from(PARTS)))
+    };
+    let counts = on_threads(cores(), 0..PARTS, start, check);
+    let good: u32 = counts.iter().map(|(good, _)| good).sum();
+    let failed: u32 = counts.iter().map(|(_, failed)| failed).sum();
     println!("{good} streams and {failed} surfaced errors were equal");
     assert!(
         good > failed,

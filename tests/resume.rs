@@ -15,12 +15,15 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use common::batches_of_p as run;
+use common::parallel::{cores, on_threads};
 use draw::Draw;
 use forebay::clauses::Optimize;
 use forebay::{
     Batch, ByName, RunConfig, RunInternals, SegmentEngine, Session, Token, WorkerStride,
 };
 use sequences::pipeline;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 
 /// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_RESUME_CASES";
@@ -196,19 +199,42 @@ async fn check(session: &Session, seed: u64) -> Result<bool, String> {
     Ok(true)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn any_pipeline_resumes_from_any_step_at_any_world_size() {
-    let folder = tempfile::tempdir().unwrap();
-    let session = sequences::session(folder.path()).await;
+/// A session with the tables that the pipelines read, and the runtime that runs them.
+struct Setting {
+    session: Session,
+    runtime: Runtime,
+    _folder: TempDir,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let session = runtime.block_on(sequences::session(folder.path()));
+        Setting {
+            session,
+            runtime,
+            _folder: folder,
+        }
+    }
+
+    fn check(&self, seed: u64) -> Result<bool, String> {
+        self.runtime.block_on(check(&self.session, seed))
+    }
+}
+
+#[test]
+fn any_pipeline_resumes_from_any_step_at_any_world_size() {
     if let Ok(seed) = std::env::var("FOREBAY_RESUME_SEED") {
-        check(&session, seed.parse().unwrap()).await.unwrap();
+        Setting::new().check(seed.parse().unwrap()).unwrap();
         return;
     }
     let cases = std::env::var(CASES_VARIABLE).map_or(300, |cases| cases.parse().unwrap());
+    let results = on_threads(cores(), 0..cases, Setting::new, Setting::check);
     let (mut resumed, mut failed) = (0, Vec::new());
-    for seed in 0..cases {
-        match check(&session, seed).await {
-            Ok(went_on) => resumed += u64::from(went_on),
+    for result in results {
+        match result {
+            Ok(had_more) => resumed += u64::from(had_more),
             Err(why) => failed.push(why),
         }
     }

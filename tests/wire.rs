@@ -37,7 +37,9 @@ use forebay_planner::compile::Compiled;
 use forebay_planner::source::SourceResolver;
 use forebay_planner::wire::{PlanMessage, WireError};
 use forebay_runtime::source::{FileResolver, SourceTable};
+use tokio::runtime::{Builder, Runtime};
 
+use crate::common::parallel::{cores, on_threads};
 use crate::corpus::{Pipeline, corpus};
 use crate::data::Data;
 use crate::planning::{compiled, session};
@@ -87,12 +89,18 @@ async fn differences(pipeline: &Pipeline, data: &Data) -> Option<Vec<String>> {
     )
 }
 
-#[tokio::test]
-async fn every_pipeline_of_the_corpus_arrives_as_it_was_sent() {
-    let data = Data::new();
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn every_pipeline_of_the_corpus_arrives_as_it_was_sent() {
+    let (corpus, data) = (corpus(), Data::new());
+    let check = |runtime: &Runtime, pipeline| runtime.block_on(differences(pipeline, &data));
+    let results = on_threads(cores(), &corpus, runtime, check);
     let (mut sent, mut failed) = (0, Vec::new());
-    for pipeline in &corpus() {
-        let Some(differences) = differences(pipeline, &data).await else {
+    for (pipeline, differences) in corpus.iter().zip(results) {
+        let Some(differences) = differences else {
             continue;
         };
         sent += 1;

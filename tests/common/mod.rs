@@ -5,6 +5,7 @@
 
 #[cfg(feature = "cluster")]
 pub(crate) mod cluster;
+pub(crate) mod parallel;
 
 use std::fs::File;
 use std::path::Path;

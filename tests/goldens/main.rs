@@ -38,9 +38,7 @@ mod sequences;
 #[path = "../soundness/values.rs"]
 mod values;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use crate::common::parallel::on_threads;
 use crate::corpus::{Pipeline, corpus};
 use crate::data::Data;
 use crate::golden::{Golden, Goldens};
@@ -54,23 +52,8 @@ const TOLD: usize = 20;
 
 /// Records all pipelines, several at the same time. Returns their goldens.
 fn recorded(corpus: &[Pipeline], data: &Data) -> Vec<Golden> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(pipeline) = corpus.get(index) else {
-                return;
-            };
-            let golden = observe::observed(pipeline, data);
-            done.lock().unwrap().push((index, golden));
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..WORKERS).for_each(|_| drop(scope.spawn(work)));
-    });
-    let mut done = done.into_inner().unwrap();
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, golden)| golden).collect()
+    let observe = |_: &(), pipeline| observe::observed(pipeline, data);
+    on_threads(WORKERS, corpus, || (), observe)
 }
 
 #[test]

@@ -2,9 +2,7 @@
 //!
 //! `FOREBAY_OBJECTS=all` runs all pipelines; otherwise some of them run.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use crate::common::parallel::on_threads;
 use crate::corpus::{Pipeline, corpus};
 use crate::data::Data;
 use crate::golden::{Golden, Goldens};
@@ -31,17 +29,8 @@ fn pipelines() -> Vec<Pipeline> {
 }
 
 fn recorded(pipelines: &[Pipeline], data: &Data) -> Vec<Golden> {
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(pipeline) = pipelines.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let golden = observe::observed(pipeline, data);
-            done.lock().unwrap().push(golden);
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..WORKERS).for_each(|_| drop(scope.spawn(work)));
-    });
-    done.into_inner().unwrap()
+    let observe = |_: &(), pipeline| observe::observed(pipeline, data);
+    on_threads(WORKERS, pipelines, || (), observe)
 }
 
 fn equal_to_files(faults: u64) {

@@ -27,13 +27,13 @@ mod values;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_planner::catalog::Catalog;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::case::{Case, EXTENDED_SEEDS};
 use crate::check::{Verdict, check, odd_prices};
+use crate::common::parallel::{cores, on_threads};
 use crate::draw::Draw;
 
 const CASES: &str = "FOREBAY_SOUNDNESS_CASES";
@@ -143,32 +143,22 @@ fn every_tier_and_every_rule_alone_is_sound() {
         return;
     }
     let wanted = number(CASES).unwrap_or(2_000);
-    let (next, tally) = (AtomicU64::new(EXTENDED_SEEDS), Mutex::new(Tally::default()));
-    let work = || {
-        let runtime = runtime();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            {
-                let tally = tally.lock().unwrap();
-                if tally.sound >= wanted || tally.unsound.len() >= ENOUGH {
-                    return;
-                }
-            }
-            let case = Case::of(seed);
-            let mut verdict = checked(&runtime, &catalog, &case, seed);
-            if let Verdict::Unsound(why) = verdict {
-                let written = case.sql();
-                let (small, why) = shrunk(&runtime, &catalog, case, why, seed);
-                let small = small.sql();
-                verdict =
-                    Verdict::Unsound(format!("{SEED}={seed}\n{written}\nsmaller: {small}\n{why}"));
-            }
-            tally.lock().unwrap().add(verdict);
+    let tally = Mutex::new(Tally::default());
+    let seeds = (EXTENDED_SEEDS..).take_while(|_| {
+        let tally = tally.lock().unwrap();
+        tally.sound < wanted && tally.unsound.len() < ENOUGH
+    });
+    on_threads(cores(), seeds, runtime, |runtime, seed| {
+        let case = Case::of(seed);
+        let mut verdict = checked(runtime, &catalog, &case, seed);
+        if let Verdict::Unsound(why) = verdict {
+            let written = case.sql();
+            let (small, why) = shrunk(runtime, &catalog, case, why, seed);
+            let small = small.sql();
+            verdict =
+                Verdict::Unsound(format!("{SEED}={seed}\n{written}\nsmaller: {small}\n{why}"));
         }
-    };
-    std::thread::scope(|scope| {
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        (0..threads).for_each(|_| drop(scope.spawn(work)));
+        tally.lock().unwrap().add(verdict);
     });
     let tally = tally.into_inner().unwrap();
     let refused: u64 = tally.refused.values().sum();

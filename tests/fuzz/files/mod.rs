@@ -16,11 +16,15 @@ use std::time::{Duration, Instant};
 
 use samples::Format;
 
+use crate::common::parallel::on_threads;
+
 /// Number of cases per format, unless the environment variable FOREBAY_FUZZ_CASES sets another
 /// number.
 const CASES: u64 = 60;
 
-/// Maximum number of cases of a format that one thread runs, so that two children run concurrently.
+/// Number of child processes that run concurrently.
+const CHILDREN: usize = 2;
+/// Maximum number of cases that a child process runs.
 const CHUNK: u64 = 500;
 
 /// The results of running cases of a format.
@@ -55,27 +59,14 @@ fn malformed_files_are_read_or_refused() {
     for format in Format::ALL {
         let started = Instant::now();
         let mut total = Tally::default();
-        let mut chunks = (0..cases).step_by(CHUNK as usize).peekable();
-        while chunks.peek().is_some() {
-            let pair: Vec<u64> = chunks.by_ref().take(2).collect();
-            let run = |first: u64| run(format, first, CHUNK.min(cases - first));
-            let tallies: Vec<Tally> = std::thread::scope(|scope| {
-                let threads: Vec<_> = pair
-                    .iter()
-                    .map(|&first| scope.spawn(move || run(first)))
-                    .collect();
-                threads
-                    .into_iter()
-                    .map(|thread| thread.join().unwrap())
-                    .collect()
-            });
-            for tally in tallies {
-                total.read += tally.read;
-                total.refused += tally.refused;
-                total.failed.extend(tally.failed);
-                total.slowest = total.slowest.max(tally.slowest);
-                total.largest = total.largest.max(tally.largest);
-            }
+        let chunks = (0..cases).step_by(CHUNK as usize);
+        let run = |_: &(), first| run(format, first, CHUNK.min(cases - first));
+        for tally in on_threads(CHILDREN, chunks, || (), run) {
+            total.read += tally.read;
+            total.refused += tally.refused;
+            total.failed.extend(tally.failed);
+            total.slowest = total.slowest.max(tally.slowest);
+            total.largest = total.largest.max(tally.largest);
         }
         println!(
             "{:8} {} cases: {} read, {} refused, {} failed; slowest {:?}, largest {} MiB, {:?} in all",
