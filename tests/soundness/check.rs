@@ -117,7 +117,7 @@ fn ways(odd: &Arc<Coefficients>) -> Vec<Way> {
                 .map(str::to_owned)
                 .collect(),
             alone: Some(rule),
-            ..Way::new(format!("{rule} alone, {odd:?}"), tier_of(rule))
+            ..Way::new(format!("{rule} alone, odd prices"), tier_of(rule))
         }
     }));
     ways
