@@ -156,7 +156,7 @@ impl Setting {
         let folder = tempfile::tempdir_in(parent).unwrap().keep();
         let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
         let (here, there) = runtime.block_on(sessions(&folder));
-        Setting {
+        Self {
             here,
             there,
             runtime,

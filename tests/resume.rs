@@ -211,7 +211,7 @@ impl Setting {
         let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let session = runtime.block_on(sequences::session(folder.path()));
-        Setting {
+        Self {
             session,
             runtime,
             _folder: folder,
