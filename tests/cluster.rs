@@ -29,7 +29,7 @@ use forebay::forebay_cluster::source_request::SourceAction;
 use forebay::{Batch, Cluster, RunConfig, Session, Token};
 use futures::future::BoxFuture;
 use sequences::pipeline;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 /// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_CLUSTER_CASES";
@@ -154,7 +154,7 @@ impl Setting {
     /// Returns a setting in a new folder in `parent`.
     fn new(parent: &Path) -> Self {
         let folder = tempfile::tempdir_in(parent).unwrap().keep();
-        let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+        let runtime = Runtime::new().unwrap();
         let (here, there) = runtime.block_on(sessions(&folder));
         Self {
             here,
@@ -189,8 +189,9 @@ fn workers_yield_the_stream_of_one_process() {
     );
     let folders = std::fs::read_dir(parent.path()).unwrap();
     let caches = folders.map(|folder| folder.unwrap().path().join("cache"));
+    // A thread that had few pipelines may have cached nothing.
     let entries: usize = caches
-        .map(|cache| std::fs::read_dir(cache).unwrap().count())
+        .map(|cache| std::fs::read_dir(cache).map_or(0, Iterator::count))
         .sum();
     assert!(entries > 5, "{entries} entries are cached");
 }

@@ -14,7 +14,7 @@ use forebay::clauses::Optimize;
 use forebay::{RunConfig, RunInternals, Session};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 /// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_PROPERTY_CASES";
@@ -246,10 +246,6 @@ fn arrow_file(batch: &RecordBatch, path: &std::path::Path) {
     writer.finish().unwrap();
 }
 
-fn runtime() -> Runtime {
-    Builder::new_multi_thread().enable_all().build().unwrap()
-}
-
 /// Runs `cases` random pipelines under several settings. Returns the numbers of streams and of errors,
 /// which were equal under all settings. `part` is the seed.
 fn checked(runtime: &Runtime, session: &Session, part: u8, cases: u32) -> (u32, u32) {
@@ -336,7 +332,7 @@ fn random_pipelines_have_one_digest() {
         dir.path().display()
     );
     let start = || {
-        let (runtime, session) = (runtime(), Session::new());
+        let (runtime, session) = (Runtime::new().unwrap(), Session::new());
         runtime.block_on(session.execute(&sql)).unwrap();
         (runtime, session)
     };

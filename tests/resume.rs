@@ -23,7 +23,7 @@ use forebay::{
 };
 use sequences::pipeline;
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 /// Environment variable with the number of random pipelines (default 300).
 const CASES_VARIABLE: &str = "FOREBAY_RESUME_CASES";
@@ -208,7 +208,7 @@ struct Setting {
 
 impl Setting {
     fn new() -> Self {
-        let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+        let runtime = Runtime::new().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let session = runtime.block_on(sequences::session(folder.path()));
         Self {

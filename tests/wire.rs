@@ -37,7 +37,7 @@ use forebay_planner::compile::Compiled;
 use forebay_planner::source::SourceResolver;
 use forebay_planner::wire::{PlanMessage, WireError};
 use forebay_runtime::source::{FileResolver, SourceTable};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use crate::common::parallel::{cores, on_threads};
 use crate::corpus::{Pipeline, corpus};
@@ -89,14 +89,11 @@ async fn differences(pipeline: &Pipeline, data: &Data) -> Option<Vec<String>> {
     )
 }
 
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
-}
-
 #[test]
 fn every_pipeline_of_the_corpus_arrives_as_it_was_sent() {
     let (corpus, data) = (corpus(), Data::new());
     let check = |runtime: &Runtime, pipeline| runtime.block_on(differences(pipeline, &data));
+    let runtime = || Runtime::new().unwrap();
     let results = on_threads(cores(), &corpus, runtime, check);
     let (mut sent, mut failed) = (0, Vec::new());
     for (pipeline, differences) in corpus.iter().zip(results) {

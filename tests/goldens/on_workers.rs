@@ -1,7 +1,7 @@
 //! The corpus on workers of a cluster: the streams, errors and dead letters of one process, with and
 //! without caches.
 
-use tokio::runtime::Builder;
+use tokio::runtime::Runtime;
 
 use crate::common::cluster::cluster;
 use crate::corpus::corpus;
@@ -23,7 +23,7 @@ fn equal_to_one_process(workers: usize) {
     let step = if is_whole { 1 } else { SAMPLE };
     // Each number of workers has other pipelines.
     let pipelines = corpus().into_iter().skip(workers % step).step_by(step);
-    let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = Runtime::new().unwrap();
     let observed = async {
         let mut goldens = Vec::new();
         for pipeline in pipelines {
