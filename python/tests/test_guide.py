@@ -8,7 +8,8 @@ data. Each must print the `text` block that follows it. `tests/guide.rs` does th
 * ```text after one of these is its expected output. `...` within a line matches anything; alone on a line it matches
   any number of lines.
 
-If a package is missing, the blocks that import it are skipped, and so are the blocks after them up to the next heading.
+If a package is missing, the blocks that import it are skipped, and so are the blocks after them up to the next heading,
+and later ones that use a name which only skipped blocks define.
 """
 
 import ast
@@ -39,7 +40,7 @@ PAGES = [
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs" / "guide").glob("*.md")),
 ]
 #: Packages that need not be installed. Blocks that import a missing one are skipped.
-OPTIONAL = {"duckdb", "jax", "orbax", "PIL", "polars", "torch", "torchdata"}
+OPTIONAL = {"accelerate", "duckdb", "jax", "orbax", "PIL", "polars", "torch", "torchdata"}
 #: Packages with threads, because of which the process must not fork later. Pages that import them are run in a separate
 #: process.
 THREADED = {"jax"}
@@ -121,6 +122,17 @@ def imported(block):
 def missing(block):
     """Returns the optional packages that a block imports and that are not installed."""
     return {package for package in imported(block) & OPTIONAL if importlib.util.find_spec(package) is None}
+
+
+def names(block, context):
+    """Returns the names that a block defines (`ast.Store`) or uses (`ast.Load`)."""
+    nodes = list(ast.walk(ast.parse(block.text)))
+    found = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+    if context is ast.Store:
+        found |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        aliases = [alias for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]
+        found |= {alias.asname or alias.name.split(".")[0] for alias in aliases}
+    return found
 
 
 def is_like(expected, said):
@@ -281,16 +293,21 @@ def test_page(name, folder):
     if os.environ.get(ALONE) != name and any(THREADED & imported(block) for block in blocks):
         run_alone(name)
         return
-    page, left_out = Page(name), {}
+    # The packages for lack of which blocks are left out, by section and by name that these blocks define.
+    page, left_out, undefined = Page(name), {}, {}
     with warnings.catch_warnings():
         # Python warns about every fork of a process with threads, and torchdata uses functions that PyTorch deprecates.
         warnings.simplefilter("ignore")
         for block in blocks:
-            lacks = missing(block) or left_out.get(block.section)
+            lacks = missing(block) | left_out.get(block.section, set())
+            lacks = lacks.union(*(undefined.get(used, set()) for used in names(block, ast.Load)))
             if lacks:
                 left_out[block.section] = lacks
+                undefined |= dict.fromkeys(names(block, ast.Store), lacks)
             else:
                 page.check(block)
+                for defined in names(block, ast.Store):
+                    undefined.pop(defined, None)
     if left_out:
         pytest.skip(f"{name}: blocks left out for lack of {', '.join(sorted(set.union(*left_out.values())))}")
 
