@@ -135,6 +135,17 @@ def names(block, context):
     return found
 
 
+def lacking(blocks):
+    """Yields each block with the missing packages that it, or a skipped block that it needs, imports."""
+    by_section, by_name = {}, {}
+    for block in blocks:
+        above = by_section.get(block.section, set())
+        packages = missing(block).union(above, *(by_name.get(name, set()) for name in names(block, ast.Load)))
+        by_section[block.section] = packages
+        by_name |= dict.fromkeys(names(block, ast.Store), packages)
+        yield block, packages
+
+
 def is_like(expected, said):
     """True if the text `said` matches `expected`, in which `...` matches anything."""
     clean = lambda text: [line.rstrip() for line in text.rstrip().splitlines()]  # noqa: E731
@@ -293,23 +304,30 @@ def test_page(name, folder):
     if os.environ.get(ALONE) != name and any(THREADED & imported(block) for block in blocks):
         run_alone(name)
         return
-    # The packages for lack of which blocks are left out, by section and by name that these blocks define.
-    page, left_out, undefined = Page(name), {}, {}
+    page, left_out = Page(name), set()
     with warnings.catch_warnings():
         # Python warns about every fork of a process with threads, and torchdata uses functions that PyTorch deprecates.
         warnings.simplefilter("ignore")
-        for block in blocks:
-            lacks = missing(block) | left_out.get(block.section, set())
-            lacks = lacks.union(*(undefined.get(used, set()) for used in names(block, ast.Load)))
-            if lacks:
-                left_out[block.section] = lacks
-                undefined |= dict.fromkeys(names(block, ast.Store), lacks)
-            else:
+        for block, packages in lacking(blocks):
+            left_out |= packages
+            if not packages:
                 page.check(block)
-                for defined in names(block, ast.Store):
-                    undefined.pop(defined, None)
     if left_out:
-        pytest.skip(f"{name}: blocks left out for lack of {', '.join(sorted(set.union(*left_out.values())))}")
+        pytest.skip(f"{name}: blocks left out for lack of {', '.join(sorted(left_out))}")
+
+
+def test_blocks_that_need_a_skipped_block_are_skipped(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "missing", lambda block: imported(block) & OPTIONAL)
+    sections = [
+        ("import jax as j\nx = 1", "y = 1", "z = 1"),
+        ("print(x)",),
+        ("j.y",),
+        ("x = 2", "print(x)"),
+        ("print(x)", "print(z)"),
+    ]
+    text = "".join("# Title\n" + "".join(f"```python\n{block}\n```\n" for block in blocks) for blocks in sections)
+    found = [packages for _, packages in lacking(blocks_of("page.md", text))]
+    assert found == [{"jax"}] * 5 + [set()] * 3 + [{"jax"}]
 
 
 def test_every_page_is_there():
